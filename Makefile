@@ -1,0 +1,2 @@
+.DEFAULT_GOAL := help
+include integration/tools/tools.mk
