@@ -26,8 +26,6 @@ type Image struct {
 	// Platform is that of the manifest that was chosen, such as linux/amd64.
 	Platform string  `json:"platform"`
 	Layers   []Layer `json:"layers"`
-	// Host is the registry host (a mirror, perhaps) that resolved the reference; empty when the runtime did.
-	Host string `json:"host,omitempty"`
 }
 
 // Size is the compressed size of all distinct layers, in bytes.

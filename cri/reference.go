@@ -46,13 +46,15 @@ func ParseReference(s string) (Reference, error) {
 		return bad("has white space in it", "write one reference without blanks")
 	}
 	named, err := reference.ParseNormalizedNamed(s)
-	switch {
-	case err == nil:
-	case errors.Is(err, reference.ErrNameContainsUppercase):
-		return bad(err.Error(), "repositories are lower case: "+lowerName(s))
-	case errors.Is(err, digest.ErrDigestUnsupported), errors.Is(err, digest.ErrDigestInvalidFormat), errors.Is(err, digest.ErrDigestInvalidLength):
-		return bad(err.Error(), "a digest is sha256: and 64 hexadecimal digits")
-	default:
+	if err != nil {
+		if lower := lowerName(s); lower != s {
+			if _, lerr := reference.ParseNormalizedNamed(lower); lerr == nil {
+				return bad(err.Error(), "repositories are lower case: "+lower)
+			}
+		}
+		if strings.Contains(s, "@") {
+			return bad(err.Error(), "a digest is sha256: and 64 hexadecimal digits")
+		}
 		return bad(err.Error(), "write host/repository:tag or host/repository@sha256:…")
 	}
 	if d, ok := named.(reference.Digested); ok && d.Digest().Algorithm() != digest.SHA256 {

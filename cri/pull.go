@@ -1,0 +1,127 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/opencontainers/go-digest"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Pull fetches and unpacks what is missing of an image. The sequence yields progress as it changes, at most once per
+// interval, and the last one when the pull has ended; an error comes last, with the progress that was reached. To stop
+// ranging, or to cancel ctx, cancels the pull. What has been fetched is kept for the next try.
+func (r *Runtime) Pull(ctx context.Context, img Image, o PullOptions) iter.Seq2[Progress, error] {
+	o.Name = firstSet(o.Name, img.Reference.String())
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	return func(yield func(Progress, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if r.native == nil {
+			r.pullUnseen(ctx, img, o, yield)
+			return
+		}
+		r.pullSeen(ctx, cancel, img, o, yield)
+	}
+}
+
+// pullSeen pulls from containerd: the pull itself goes through CRI, as the kubelet's does, and beside it the native API
+// is asked where every layer stands.
+func (r *Runtime) pullSeen(ctx context.Context, cancel context.CancelFunc, img Image, o PullOptions, yield func(Progress, error) bool) {
+	seen, err := r.look(ctx, img, nil, false)
+	if err != nil {
+		yield(Progress{Image: o.Name, Reference: img.Reference.String(), Phase: PhasePulling}, err)
+		return
+	}
+	t := newTracker(img, o.Name, seen, time.Now())
+	lease, err := r.hold(ctx, leaseName(o.Name))
+	if err != nil || !yield(t.progress, nil) {
+		if err != nil {
+			yield(t.progress, err)
+		}
+		return
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.request(leases.WithLease(ctx, lease.ID), img) }()
+	tick := time.NewTicker(o.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			next, err := r.look(ctx, img, seen, true)
+			if err != nil { // the pull itself tells what is wrong with the runtime
+				r.log.DebugContext(ctx, "no progress", "image", o.Name, "error", err)
+				continue
+			}
+			seen = next
+			if t.observe(seen, time.Now()) && !yield(t.progress, nil) {
+				cancel()
+				<-ended // when we return nothing of ours runs any more
+				return
+			}
+		case err := <-ended:
+			r.finish(ctx, img, t, seen, lease, err, yield)
+			return
+		}
+	}
+}
+
+// finish takes a last look and gives the lease up, unless there is something to keep for another try.
+func (r *Runtime) finish(ctx context.Context, img Image, t *tracker, seen []sight, lease leases.Lease, err error, yield func(Progress, error) bool) {
+	if next, lookErr := r.look(context.WithoutCancel(ctx), img, seen, err == nil); lookErr == nil {
+		t.observe(next, time.Now())
+	}
+	if err == nil || ReasonOf(err).Permanent() {
+		if rerr := r.release(ctx, lease); rerr != nil {
+			r.log.WarnContext(ctx, "lease stays until it expires", "lease", lease.ID, "error", rerr)
+		}
+	}
+	yield(t.progress, err)
+}
+
+// pullUnseen pulls from a runtime that tells nothing while it pulls.
+func (r *Runtime) pullUnseen(ctx context.Context, img Image, o PullOptions, yield func(Progress, error) bool) {
+	p := Progress{
+		Image: o.Name, Reference: img.Reference.String(), Digest: img.Digest, Phase: PhasePulling,
+		Detail: DetailUnavailable, StartedAt: time.Now(), Bytes: Bytes{Total: img.Size()},
+	}
+	if yield(p, nil) {
+		yield(p, r.request(ctx, img))
+	}
+}
+
+// request is the CRI call; the runtime returns when the image is unpacked.
+func (r *Runtime) request(ctx context.Context, img Image) error {
+	resp, err := r.images.PullImage(ctx, &runtimeapi.PullImageRequest{
+		Image: &runtimeapi.ImageSpec{Image: img.Reference.Canonical()},
+	})
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		return r.runtimeError(img.Reference.String(), err)
+	}
+	if id := digest.Digest(resp.GetImageRef()); r.native != nil && id != img.Config {
+		return &Error{
+			Reason: ReasonOtherImage, Noun: img.Reference.String(), Remedy: "the next try resolves it again",
+			Err: fmt.Errorf("the tag moved while it was pulled: got image %s, resolved was %s", id, img.Config),
+		}
+	}
+	return nil
+}
+
+// leaseName makes a name for a lease: names of the configuration are usable as they are, references are not.
+func leaseName(name string) string {
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' {
+			return "reference-" + digest.FromString(name).Encoded()[:12]
+		}
+	}
+	return name
+}
