@@ -14,13 +14,14 @@ func (a *Agent) reconcile(ctx context.Context) {
 		return
 	}
 	desired := a.configuration.For(*a.facts)
+	a.queue.resize(a.configuration.Pull.MaxParallelImages)
 	wanted := map[string]int{}
 	for i, entry := range desired {
 		wanted[entry.Name] = i
 	}
 	ending := map[string]<-chan struct{}{}
 	for name, r := range a.lives {
-		if i, ok := wanted[name]; ok && reflect.DeepEqual(desired[i], r.life.entry) {
+		if i, ok := wanted[name]; ok && r.life.sameAs(desired[i], i, a.configuration.Pull) {
 			continue
 		}
 		a.Logger.InfoContext(ctx, "image is no longer wanted as it was", "image", name)
@@ -40,7 +41,7 @@ func (a *Agent) reconcile(ctx context.Context) {
 func (a *Agent) start(ctx context.Context, entry config.Image, position int, after <-chan struct{}) {
 	ctx, stop := context.WithCancel(ctx)
 	l := &life{
-		entry: entry, position: position, runtime: a.Runtime, board: a.Board, recorder: a.Recorder, queue: a.queue,
+		entry: entry, position: position, options: a.configuration.Pull, runtime: a.Runtime, board: a.Board, recorder: a.Recorder, queue: a.queue,
 		log: a.Logger.With("image", entry.Name, "reference", entry.Reference.String()), poked: make(chan struct{}, 1),
 	}
 	ended := make(chan struct{})
@@ -52,4 +53,9 @@ func (a *Agent) start(ctx context.Context, entry config.Image, position int, aft
 		}
 		l.run(ctx)
 	})
+}
+
+// sameAs reports whether a life is what the configuration wants of an image.
+func (l *life) sameAs(entry config.Image, position int, options config.Pull) bool {
+	return l.position == position && l.options.Engine == options.Engine && reflect.DeepEqual(l.entry, entry)
 }

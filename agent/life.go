@@ -16,6 +16,7 @@ import (
 type life struct {
 	entry    config.Image
 	position int // in the configuration
+	options  config.Pull
 	runtime  Runtime
 	board    Board
 	recorder Recorder

@@ -19,7 +19,7 @@ func (l *life) pull(ctx context.Context, img cri.Image) error {
 	l.watch(img)
 	l.log.InfoContext(ctx, "pull started", "digest", img.Digest, "bytes", img.Size(), "layers", len(img.Layers))
 	var last cri.Progress
-	for p, err := range l.runtime.Pull(ctx, img, cri.PullOptions{Name: l.entry.Name, Engine: l.entry.Engine}) {
+	for p, err := range l.runtime.Pull(ctx, img, cri.PullOptions{Name: l.entry.Name, Engine: l.options.Engine}) {
 		last = p
 		l.report(ctx, func(now *cri.Progress) { *now = p })
 		if err != nil {

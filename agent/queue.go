@@ -10,7 +10,8 @@ import (
 // configuration; a slot is never taken away from who has it.
 type queue struct {
 	mu      sync.Mutex
-	free    int
+	slots   int
+	free    int // below zero while there are fewer slots than are in use
 	waiting []ticket
 }
 
@@ -19,13 +20,14 @@ type ticket struct {
 	turn     chan struct{}
 }
 
-func newQueue(slots int) *queue { return &queue{free: max(1, slots)} }
+func newQueue(slots int) *queue { return &queue{slots: slots, free: slots} }
 
 // resize changes the number of slots; slots that are in use stay in use.
-func (q *queue) resize(from, to int) {
+func (q *queue) resize(slots int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.free += max(1, to) - max(1, from)
+	q.free += slots - q.slots
+	q.slots = slots
 	q.advance()
 }
 

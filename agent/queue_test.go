@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -69,22 +70,22 @@ func TestMoreSlotsLetMoreIn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(1)
-		in := 0
+		var in atomic.Int32
 		for i := range 3 {
 			go func() {
 				if _, err := q.acquire(t.Context(), i); err == nil {
-					in++
+					in.Add(1)
 				}
 			}()
 		}
 		synctest.Wait()
-		if in != 1 {
-			t.Errorf("%d are in, want 1", in)
+		if in.Load() != 1 {
+			t.Errorf("%d are in, want 1", in.Load())
 		}
-		q.resize(1, 3)
+		q.resize(3)
 		synctest.Wait()
-		if in != 3 {
-			t.Errorf("%d are in, want 3", in)
+		if in.Load() != 3 {
+			t.Errorf("%d are in, want 3", in.Load())
 		}
 	})
 }

@@ -90,10 +90,20 @@ func (r Reference) String() string {
 func (r Reference) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // Host is the registry's host and port, docker.io for Docker Hub.
-func (r Reference) Host() string { return reference.Domain(r.named) }
+func (r Reference) Host() string {
+	if r.named == nil {
+		return ""
+	}
+	return reference.Domain(r.named)
+}
 
 // Repository is the name without tag and digest.
-func (r Reference) Repository() string { return r.named.Name() }
+func (r Reference) Repository() string {
+	if r.named == nil {
+		return ""
+	}
+	return r.named.Name()
+}
 
 // Tag is the tag, empty where there is none.
 func (r Reference) Tag() string {
@@ -118,14 +128,5 @@ func (r Reference) Canonical() string {
 	if d := r.Digest(); d != "" {
 		return r.named.Name() + "@" + d.String()
 	}
-	return r.named.String()
-}
-
-// WithDigest is the reference of the same repository at a digest.
-func (r Reference) WithDigest(d digest.Digest) Reference {
-	c, err := reference.WithDigest(reference.TrimNamed(r.named), d)
-	if err != nil { // only for a malformed digest, and digests come parsed
-		return r
-	}
-	return Reference{named: c}
+	return r.String()
 }

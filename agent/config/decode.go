@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"iter"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -20,11 +22,10 @@ type decoder struct {
 // setter reads a value into where it was told to when it was made, or notes why it cannot.
 type setter func(path string, n *yaml.Node)
 
-// field is one field of an object.
+// field is one field of an object. It is required if it has an example, which the remedy then shows.
 type field struct {
-	name     string
-	required bool
-	set      setter
+	name, example string
+	set           setter
 }
 
 // fail notes what is wrong with the value n.
@@ -39,13 +40,13 @@ func (d *decoder) fail(path string, n *yaml.Node, problem, remedy string) {
 // object reads a mapping with known fields, in the order of the list given. A field without a value counts as absent, as
 // in Kubernetes.
 func (d *decoder) object(path string, n *yaml.Node, fields ...field) {
-	if !d.is(path, n, yaml.MappingNode, "a mapping") {
+	if !d.is(path, n, yaml.MappingNode, "a mapping with "+strings.Join(names(fields), ", ")) {
 		return
 	}
 	values := map[string]*yaml.Node{}
 	for key, value := range d.pairs(path, n) {
 		if !slices.ContainsFunc(fields, func(f field) bool { return f.name == key.Value }) {
-			d.add(key.Line, key.Column, join(path, key.Value), "", "is not a known field", fieldRemedy(path, key.Value, fields))
+			d.add(key.Line, key.Column, join(path, key.Value), "", "is not a known field", fieldRemedy(key.Value, fields))
 			continue
 		}
 		values[key.Value] = value
@@ -54,12 +55,21 @@ func (d *decoder) object(path string, n *yaml.Node, fields ...field) {
 		switch value, ok := values[f.name]; {
 		case ok && !isNull(value):
 			f.set(join(path, f.name), value)
-		case ok && f.required:
-			d.add(value.Line, value.Column, join(path, f.name), "", "has no value", "write one")
-		case f.required:
-			d.add(n.Line, n.Column, join(path, f.name), "", "is missing", "add it")
+		case f.example == "":
+		case ok:
+			d.add(value.Line, value.Column, join(path, f.name), "", "has no value", "write "+f.name+": "+f.example)
+		default:
+			d.add(n.Line, n.Column, join(path, f.name), "", "is missing", "write "+f.name+": "+f.example)
 		}
 	}
+}
+
+func names(fields []field) []string {
+	all := make([]string, len(fields))
+	for i, f := range fields {
+		all[i] = f.name
+	}
+	return all
 }
 
 // pairs gives keys and values of a mapping, each key once.
@@ -153,6 +163,9 @@ func (d *decoder) boolean(to *bool) setter {
 // integer reads a whole number from low to high.
 func (d *decoder) integer(to *int, low, high int) setter {
 	want := fmt.Sprintf("a whole number from %d to %d", low, high)
+	if high == math.MaxInt {
+		want = fmt.Sprintf("a whole number of at least %d", low)
+	}
 	return func(path string, n *yaml.Node) {
 		if _, ok := d.scalar(path, n, "!!int", want+", without quotes and unit"); !ok {
 			return
@@ -177,6 +190,7 @@ func describe(n *yaml.Node) string {
 		return "a list"
 	case yaml.AliasNode:
 		return "an alias"
+	default:
 	}
 	switch tag := n.ShortTag(); tag {
 	case "!!str":
@@ -197,7 +211,15 @@ func describe(n *yaml.Node) string {
 // join is the path of a field.
 func join(path, name string) string {
 	if path == "" {
-		return name
+		return plain(name)
 	}
-	return path + "." + name
+	return path + "." + plain(name)
+}
+
+// plain is a key as it may stand in a path: as it is where that can be read, else quoted.
+func plain(key string) string {
+	if key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./") == "" {
+		return shorten(key)
+	}
+	return strconv.Quote(shorten(key))
 }

@@ -70,7 +70,7 @@ func (d *decoder) add(line, column int, field, value, problem, remedy string) {
 	}
 	d.errs = append(d.errs, FieldError{
 		File: d.file, Line: max(line, 1), Column: max(column, 1),
-		Field: field, Value: shorten(value), Problem: problem, Remedy: remedy,
+		Field: field, Value: shorten(value), Problem: oneLine(problem), Remedy: oneLine(remedy),
 	})
 }
 
@@ -91,6 +91,9 @@ func (d *decoder) result() error {
 	}
 	return d.errs
 }
+
+// oneLine keeps a text that quotes the file from breaking the line that it stands in.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // shorten cuts a value that would make a line unreadable.
 func shorten(value string) string {

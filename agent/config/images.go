@@ -18,7 +18,7 @@ type seen struct {
 	text string
 }
 
-func (s seen) String() string { return fmt.Sprintf("%s in line %d", s.path, s.line) }
+func (s seen) String() string { return fmt.Sprintf("%s (line %d)", s.path, s.line) }
 
 // register remembers the images read so far, to find those that are given twice.
 type register struct {
@@ -47,12 +47,12 @@ func (d *decoder) image(path string, n *yaml.Node, defaults Defaults, r register
 	}
 	d.object(
 		path, n,
-		field{"name", true, d.name(&i.Name, r)},
-		field{"reference", true, d.reference(&i.Reference, r)},
-		field{"nodes", false, func(path string, n *yaml.Node) { d.nodes(path, n, &i.Nodes) }},
-		field{"required", false, d.boolean(&i.Required)},
-		field{"pin", false, d.boolean(&i.Pin)},
-		field{"refreshInterval", false, d.duration(&i.RefreshInterval)},
+		field{"name", "sagemaker-distribution-cpu", d.name(&i.Name, r)},
+		field{"reference", "host/repository:tag", d.reference(&i.Reference, r)},
+		field{"nodes", "", func(path string, n *yaml.Node) { d.nodes(path, n, &i.Nodes) }},
+		field{"required", "", d.boolean(&i.Required)},
+		field{"pin", "", d.boolean(&i.Pin)},
+		field{"refreshInterval", "", d.duration(&i.RefreshInterval)},
 	)
 	return i
 }
@@ -65,7 +65,7 @@ func (d *decoder) name(to *string, r register) setter {
 			return
 		}
 		if before, ok := r.names[text]; ok {
-			d.fail(path, n, "is the name of "+before.String()+" too", "give each image a name of its own")
+			d.fail(path, n, "is used before, in "+before.String(), "give each image a name of its own")
 			return
 		}
 		r.names[text] = seen{path: path, line: n.Line}
@@ -107,7 +107,7 @@ func (d *decoder) reference(to *cri.Reference, r register) setter {
 			if before.text == ref.Canonical() {
 				d.fail(path, n, "is the same image as "+before.String(), "keep one entry, whose nodes cover all that need it")
 			} else {
-				d.fail(path, n, fmt.Sprintf("differs from %s only by upper and lower case (%s)", before, before.text), "keep the spelling that the registry has")
+				d.fail(path, n, fmt.Sprintf("differs only by upper and lower case from %s, %s", before, before.text), "keep the spelling that the registry has")
 			}
 			return
 		}

@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"strconv"
+	"sort"
 	"strings"
 	"unicode/utf8"
 
@@ -66,25 +66,34 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	if !d.readable(data) {
 		return nil
 	}
-	var root *yaml.Node
+	roots, err := documents(data)
+	switch {
+	case err != nil:
+		d.syntax(data, err)
+	case len(roots) == 0:
+		d.add(1, 1, "", "", "is empty", "write at least apiVersion, kind and one of images")
+	case len(roots) > 1:
+		d.add(roots[1].Line, roots[1].Column, "", "", "is a second document", "write all images into the first one and leave --- away")
+		fallthrough
+	default:
+		return roots[0]
+	}
+	return nil
+}
+
+// documents gives the roots of all YAML documents in data but the empty ones, such as after a closing ---.
+func documents(data []byte) ([]*yaml.Node, error) {
+	var roots []*yaml.Node
 	for decoder := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var doc yaml.Node
 		err := decoder.Decode(&doc)
 		switch {
 		case errors.Is(err, io.EOF):
-			if root == nil && len(d.errs) == 0 {
-				d.add(1, 1, "", "", "is empty", "write at least apiVersion, kind and one of images")
-			}
-			return root
+			return roots, nil
 		case err != nil:
-			d.syntax(err)
-			return nil
-		case len(doc.Content) == 0 || isNull(doc.Content[0]): // such as after a closing ---
-		case root != nil:
-			d.add(doc.Content[0].Line, doc.Content[0].Column, "", "", "is a second document", "write all images into the first one and leave --- away")
-			return root
-		default:
-			root = doc.Content[0]
+			return nil, err
+		case len(doc.Content) > 0 && !isNull(doc.Content[0]):
+			roots = append(roots, doc.Content[0])
 		}
 	}
 }
@@ -112,17 +121,21 @@ func (d *decoder) readable(data []byte) bool {
 	return true
 }
 
-// syntaxError is how the YAML library words an error.
-var syntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`) //nolint:gochecknoglobals // compiled once
+// syntaxError is how the YAML library words an error. Its line is often that of the list or mapping around, and for some
+// errors it is one too low, or missing.
+var syntaxError = regexp.MustCompile(`^yaml: (?:line \d+: )?(.*)`) //nolint:gochecknoglobals // compiled once
 
-// syntax notes an error of the YAML library, which stops at the first.
-func (d *decoder) syntax(err error) {
-	line, problem := 1, err.Error()
+// syntax notes an error of the YAML library, which stops at the first. Its line is the first one with which the beginning
+// of the file has that error.
+func (d *decoder) syntax(data []byte, err error) {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	line := 1 + sort.Search(len(lines)-1, func(i int) bool {
+		_, e := documents(bytes.Join(lines[:i+1], nil))
+		return e != nil && e.Error() == err.Error()
+	})
+	problem := err.Error()
 	if m := syntaxError.FindStringSubmatch(problem); m != nil {
-		problem = m[2]
-		if n, err := strconv.Atoi(m[1]); err == nil {
-			line = n
-		}
+		problem = m[1]
 	}
 	remedy := "look at the indentation, the quotes and the brackets in this line and the one above"
 	if strings.Contains(problem, "cannot start any token") {

@@ -11,14 +11,14 @@ import (
 func (d *decoder) nodes(path string, n *yaml.Node, to *Nodes) {
 	d.object(
 		path, n,
-		field{"accelerator", false, d.text("none, nvidia or any", func(path string, n *yaml.Node, text string) {
+		field{"accelerator", "", d.text("none, nvidia or any", func(path string, n *yaml.Node, text string) {
 			to.Accelerator = Accelerator(text)
 			if !slices.Contains(accelerators(), text) {
 				d.fail(path, n, "is not a known accelerator", oneOf(text, accelerators()))
 			}
 		})},
-		field{"matchLabels", false, d.matchLabels(&to.MatchLabels)},
-		field{"matchExpressions", false, func(path string, n *yaml.Node) {
+		field{"matchLabels", "", d.matchLabels(&to.MatchLabels)},
+		field{"matchExpressions", "", func(path string, n *yaml.Node) {
 			d.list(path, n, func(path string, n *yaml.Node) {
 				to.MatchExpressions = append(to.MatchExpressions, d.requirement(path, n))
 			})
@@ -32,7 +32,7 @@ func (d *decoder) matchLabels(to *map[string]string) setter {
 			return
 		}
 		for key, value := range d.pairs(path, n) {
-			at := path + "[" + key.Value + "]"
+			at := path + "[" + plain(key.Value) + "]"
 			d.labelKey(at, key, key.Value)
 			text, ok := d.labelValue(at, value)
 			if !ok {
@@ -53,17 +53,17 @@ func (d *decoder) requirement(path string, n *yaml.Node) Requirement {
 	before := len(d.errs)
 	d.object(
 		path, n,
-		field{"key", true, d.text("a label such as node.kubernetes.io/instance-type", func(path string, n *yaml.Node, text string) {
+		field{"key", LabelInstanceType, d.text("a label such as node.kubernetes.io/instance-type", func(path string, n *yaml.Node, text string) {
 			r.Key = text
 			d.labelKey(path, n, text)
 		})},
-		field{"operator", true, d.text("In, NotIn, Exists or DoesNotExist", func(path string, n *yaml.Node, text string) {
+		field{"operator", "In", d.text("In, NotIn, Exists or DoesNotExist", func(path string, n *yaml.Node, text string) {
 			r.Operator = Operator(text)
 			if !slices.Contains(operators(), text) {
 				d.fail(path, n, "is not a known operator", oneOf(text, operators()))
 			}
 		})},
-		field{"values", false, func(path string, n *yaml.Node) {
+		field{"values", "", func(path string, n *yaml.Node) {
 			values = n
 			d.list(path, n, func(path string, n *yaml.Node) {
 				if text, ok := d.labelValue(path, n); ok {

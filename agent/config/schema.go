@@ -12,30 +12,30 @@ import (
 func (d *decoder) configuration(c *Configuration, root *yaml.Node) {
 	d.object(
 		"", root,
-		field{"apiVersion", true, d.exactly(APIVersion)},
-		field{"kind", true, d.exactly(Kind)},
-		field{"defaults", false, func(path string, n *yaml.Node) {
+		field{"apiVersion", APIVersion, d.exactly(APIVersion)},
+		field{"kind", Kind, d.exactly(Kind)},
+		field{"defaults", "", func(path string, n *yaml.Node) {
 			d.object(
 				path, n,
-				field{"refreshInterval", false, d.duration(&c.Defaults.RefreshInterval)},
-				field{"pin", false, d.boolean(&c.Defaults.Pin)},
-				field{"required", false, d.boolean(&c.Defaults.Required)},
+				field{"refreshInterval", "", d.duration(&c.Defaults.RefreshInterval)},
+				field{"pin", "", d.boolean(&c.Defaults.Pin)},
+				field{"required", "", d.boolean(&c.Defaults.Required)},
 			)
 		}},
-		field{"images", true, d.images(c)},
-		field{"pull", false, func(path string, n *yaml.Node) {
+		field{"images", "[{name: …, reference: …}]", d.images(c)},
+		field{"pull", "", func(path string, n *yaml.Node) {
 			d.object(
 				path, n,
-				field{"maxParallelImages", false, d.integer(&c.Pull.MaxParallelImages, 1, math.MaxInt32)},
-				field{"stallTimeout", false, d.duration(&c.Pull.StallTimeout)},
-				field{"engine", false, d.engine(&c.Pull.Engine)},
+				field{"maxParallelImages", "", d.integer(&c.Pull.MaxParallelImages, 1, math.MaxInt)},
+				field{"stallTimeout", "", d.duration(&c.Pull.StallTimeout)},
+				field{"engine", "", d.engine(&c.Pull.Engine)},
 			)
 		}},
-		field{"disk", false, func(path string, n *yaml.Node) {
-			d.object(path, n, field{"headroomPercent", false, d.integer(&c.Disk.HeadroomPercent, 0, 99)})
+		field{"disk", "", func(path string, n *yaml.Node) {
+			d.object(path, n, field{"headroomPercent", "", d.integer(&c.Disk.HeadroomPercent, 0, 99)})
 		}},
-		field{"startupTaint", false, func(path string, n *yaml.Node) {
-			d.object(path, n, field{"failOpenAfter", false, d.duration(&c.StartupTaint.FailOpenAfter)})
+		field{"startupTaint", "", func(path string, n *yaml.Node) {
+			d.object(path, n, field{"failOpenAfter", "", d.duration(&c.StartupTaint.FailOpenAfter)})
 		}},
 	)
 }

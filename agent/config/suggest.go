@@ -1,20 +1,15 @@
 package config
 
-import (
-	"strings"
-)
+import "strings"
 
-// fieldRemedy says what was probably meant by a field that the object at path does not have.
-func fieldRemedy(path, name string, fields []field) string {
-	known := make([]string, len(fields))
-	for i, f := range fields {
-		known[i] = f.name
+// fieldRemedy says what was probably meant by a field that an object does not have.
+func fieldRemedy(name string, fields []field) string {
+	known := names(fields)
+	if home := homeOf(name); home != "" {
+		return "it belongs in " + home
 	}
 	if near := closest(name, known); near != "" {
 		return "did you mean " + near + "?"
-	}
-	if home := homeOf(name); home != "" && home != path {
-		return "it belongs into " + home
 	}
 	return "remove it; known here are " + strings.Join(known, ", ")
 }
@@ -49,12 +44,16 @@ func closest(word string, candidates []string) string {
 		"interval": "refreshInterval", "optional": "required", "parallelism": "maxParallelImages",
 		"cpu": "none", "gpu": "nvidia", "cuda": "nvidia", "all": "any", "equals": "In", "==": "In", "!=": "NotIn",
 	}[strings.ToLower(word)]
-	best, least := "", max(2, len(word)/4)+1
+	least := max(2, len(word)/4) + 1
+	if len(word) < 4 { // two of three letters would be another word
+		least = 2
+	}
+	best := ""
 	for _, c := range candidates {
 		if c == other {
 			return c
 		}
-		if n := distance(strings.ToLower(word), strings.ToLower(c)); n < least && n < len(c) {
+		if n := distance(strings.ToLower(word), strings.ToLower(c)); n < least {
 			best, least = c, n
 		}
 	}

@@ -23,13 +23,13 @@ const (
 	DefaultPin = true
 	// DefaultRequired makes a node's readiness depend on an image.
 	DefaultRequired = true
-	// DefaultMaxParallelImages is one: images share their layers and the disk, so one after the other is rarely slower.
+	// DefaultMaxParallelImages is one: images share layers, network and disk, and the first of the file is ready first.
 	DefaultMaxParallelImages = 1
-	// DefaultStallTimeout is far above the unpacking time of the largest known layers.
+	// DefaultStallTimeout is how long a pull may stand still. Unpacking one large layer on a slow disk takes minutes.
 	DefaultStallTimeout = 5 * time.Minute
 	// DefaultHeadroomPercent is a share of the file system that holds the images.
 	DefaultHeadroomPercent = 5
-	// DefaultFailOpenAfter is four times what the largest images take on a slow disk.
+	// DefaultFailOpenAfter is when a node that could not be warmed takes pods all the same.
 	DefaultFailOpenAfter = 30 * time.Minute
 )
 

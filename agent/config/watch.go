@@ -35,10 +35,9 @@ func Watch(ctx context.Context, path string, interval time.Duration) <-chan Upda
 		defer close(updates)
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
-		current := look(path)
-		candidate := current
-		pending := current.update(path, 1)
-		out := updates
+		now := look(path)
+		reported, before := now.state, now.state
+		pending, out := now.update(path, 1), updates
 		for {
 			select {
 			case <-ctx.Done():
@@ -46,38 +45,38 @@ func Watch(ctx context.Context, path string, interval time.Duration) <-chan Upda
 			case out <- pending:
 				out = nil // a nil channel is never ready: nothing to tell until the next change
 			case <-ticker.C:
-				next := look(path)
-				if next.state != current.state && next.state == candidate.state {
-					pending = next.update(path, pending.Generation+1)
-					current, out = next, updates
+				now := look(path)
+				if now.state != reported && now.state == before {
+					reported = now.state
+					pending, out = now.update(path, pending.Generation+1), updates
 				}
-				candidate = next
+				before = now.state
 			}
 		}
 	}()
 	return updates
 }
 
-// content is what a file had in it, or why it cannot be read. Only state is compared.
-type content struct {
+// sight is what a look at a file found: its content, or why it cannot be read. state tells two of them apart.
+type sight struct {
 	state string
 	data  []byte
 	err   error
 }
 
-func look(path string) content {
+func look(path string) sight {
 	data, err := read(path)
 	if err != nil {
-		return content{state: "error: " + err.Error(), err: err}
+		return sight{state: "error: " + err.Error(), err: err}
 	}
 	sum := sha256.Sum256(data)
-	return content{state: "content: " + string(sum[:]), data: data}
+	return sight{state: "content: " + string(sum[:]), data: data}
 }
 
-func (c content) update(path string, generation int64) Update {
-	if c.err != nil {
-		return Update{Err: c.err, Generation: generation}
+func (s sight) update(path string, generation int64) Update {
+	if s.err != nil {
+		return Update{Err: s.err, Generation: generation}
 	}
-	configuration, err := Parse(path, c.data)
+	configuration, err := Parse(path, s.data)
 	return Update{Configuration: configuration, Err: err, Generation: generation}
 }
