@@ -219,7 +219,7 @@ func join(path, name string) string {
 // plain is a key as it may stand in a path: as it is where that can be read, else quoted.
 func plain(key string) string {
 	if key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./") == "" {
-		return shorten(key)
+		return shorten(key, 120)
 	}
-	return strconv.Quote(shorten(key))
+	return strconv.Quote(shorten(key, 120))
 }

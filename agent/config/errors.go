@@ -70,7 +70,7 @@ func (d *decoder) add(line, column int, field, value, problem, remedy string) {
 	}
 	d.errs = append(d.errs, FieldError{
 		File: d.file, Line: max(line, 1), Column: max(column, 1),
-		Field: field, Value: shorten(value), Problem: oneLine(problem), Remedy: oneLine(remedy),
+		Field: field, Value: shorten(value, 120), Problem: oneLine(problem), Remedy: oneLine(remedy),
 	})
 }
 
@@ -93,13 +93,15 @@ func (d *decoder) result() error {
 }
 
 // oneLine keeps a text that quotes the file from breaking the line that it stands in.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+func oneLine(text string) string { return shorten(strings.Join(strings.Fields(text), " "), 400) }
 
-// shorten cuts a value that would make a line unreadable.
-func shorten(value string) string {
-	const most = 120
-	if runes := []rune(value); len(runes) > most {
-		return string(runes[:most]) + "…"
+// shorten cuts a text that would make a line unreadable after so many characters.
+func shorten(text string, most int) string {
+	for i := range text {
+		if most == 0 {
+			return text[:i] + "…"
+		}
+		most--
 	}
-	return value
+	return text
 }

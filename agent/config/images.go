@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/prewarm-dev/prewarm/cri"

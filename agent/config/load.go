@@ -123,7 +123,7 @@ func (d *decoder) readable(data []byte) bool {
 
 // syntaxError is how the YAML library words an error. Its line is often that of the list or mapping around, and for some
 // errors it is one too low, or missing.
-var syntaxError = regexp.MustCompile(`^yaml: (?:line \d+: )?(.*)`) //nolint:gochecknoglobals // compiled once
+var syntaxError = regexp.MustCompile(`^yaml: (?:line \d+: )?(.*)`)
 
 // syntax notes an error of the YAML library, which stops at the first. Its line is the first one with which the beginning
 // of the file has that error.

@@ -51,7 +51,7 @@ func TestLoadReadsEveryField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hours := func(n time.Duration) config.Duration { return config.Duration{Duration: n * time.Hour} }
+	halfDay := config.Duration{Duration: 12 * time.Hour}
 	want := &config.Configuration{
 		APIVersion: "prewarm.dev/v1alpha1",
 		Kind:       "PrewarmConfiguration",
@@ -60,13 +60,13 @@ func TestLoadReadsEveryField(t *testing.T) {
 				Name:      "sagemaker-distribution-cpu",
 				Reference: reference(t, "public.ecr.aws/sagemaker/sagemaker-distribution:latest-cpu"),
 				Nodes:     config.Nodes{Accelerator: config.AcceleratorNone},
-				Required:  true, Pin: true, RefreshInterval: hours(12),
+				Required:  true, Pin: true, RefreshInterval: halfDay,
 			},
 			{
 				Name:      "sagemaker-distribution-gpu",
 				Reference: reference(t, "public.ecr.aws/sagemaker/sagemaker-distribution:latest-gpu"),
 				Nodes:     config.Nodes{Accelerator: config.AcceleratorNVIDIA},
-				Required:  true, Pin: true, RefreshInterval: hours(12),
+				Required:  true, Pin: true, RefreshInterval: halfDay,
 			},
 			{
 				Name:      "team-a",
@@ -81,7 +81,7 @@ func TestLoadReadsEveryField(t *testing.T) {
 				},
 			},
 		},
-		Defaults:     config.Defaults{RefreshInterval: hours(12), Pin: true, Required: true},
+		Defaults:     config.Defaults{RefreshInterval: halfDay, Pin: true, Required: true},
 		Pull:         config.Pull{MaxParallelImages: 2, StallTimeout: config.Duration{Duration: 90 * time.Minute}, Engine: cri.EngineCRI},
 		Disk:         config.Disk{HeadroomPercent: 10},
 		StartupTaint: config.StartupTaint{FailOpenAfter: config.Duration{Duration: 45 * time.Minute}},
@@ -234,9 +234,18 @@ func TestSizeIsBounded(t *testing.T) {
 		t.Errorf("%d errors, the last of them %v", len(errs), errs[max(len(errs)-1, 0)])
 	}
 
-	_, err = config.Parse("long", []byte(header+"images: [{name: "+strings.Repeat("x", 100_000)+", reference: r.io/a}]"))
-	if err == nil || len(err.Error()) > 1000 {
-		t.Errorf("error of %d bytes", len(err.Error()))
+	long := strings.Repeat("X", 100_000)
+	for _, text := range []string{
+		"images: [{name: " + long + ", reference: r.io/a}]",
+		"images: [{name: a, reference: " + long + "}]",
+		"images: !" + long + " x",
+		"images: *" + long,
+		"images: [{name: a, reference: r.io/a, " + long + ": 1}]",
+		"images: [{name: 1, reference: r.io/a, nodes: {matchLabels: {" + long + ": 1}}}]",
+	} {
+		if _, err := config.Parse("long", []byte(header+text)); err == nil || len(err.Error()) > 2000 {
+			t.Errorf("%.70s…: error of %d bytes", text, len(fmt.Sprint(err)))
+		}
 	}
 }
 

@@ -42,6 +42,10 @@ type NodeFacts struct {
 	Labels map[string]string
 	// Accelerator is what DetectAccelerator found; any, or nothing, stands for not known and asks no image about it.
 	Accelerator Accelerator
+	// Hold says why no pull may begin there now.
+	Hold Hold
+	// Kubelet are the thresholds of its kubelet; the zero value stands for the defaults.
+	Kubelet Thresholds
 	// Standalone means that there is no Node: conditions on labels are not asked.
 	Standalone bool
 }
@@ -101,7 +105,7 @@ const (
 // G and GR, then a generation (Amazon EC2 user guide, "Accelerated computing"). What comes after the generation is a
 // variant such as dn or en, or the name of a GPU as in p6-b200. Types of other clouds do not match by accident:
 // g1-small and g2-standard-4 have no GPU name after their generation.
-var nvidiaInstance = regexp.MustCompile(`^(?:ml\.)?(?:p|gr?)[0-9]+([a-z]*)(?:-[a-z]+[0-9]+)?(?:\.[a-z0-9-]+)?$`) //nolint:gochecknoglobals // compiled once
+var nvidiaInstance = regexp.MustCompile(`^(?:ml\.)?(?:p|gr?)[0-9]+([a-z]*)(?:-[a-z]+[0-9]+)?(?:\.[a-z0-9-]+)?$`)
 
 // DetectAccelerator says what a node has. The instance type and the label are there when a node joins; resources, the
 // amounts in allocatable or capacity by name, only once a device plugin has registered, so that one alone is enough. It

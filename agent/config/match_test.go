@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
@@ -27,7 +28,7 @@ func TestDetectAcceleratorByInstanceType(t *testing.T) {
 			g1-small g2-standard-4 gp3 gp.large pp5.large ml.gpu.large p.large g.large ml.p ml.gr ml mlg5.xlarge ml-g5.xlarge xml.g5.xlarge
 			ML.G5.xlarge g5. p5.48xlarge.extra Standard_NC24ads_A100_v4 n1-standard-4 a2-highgpu-1g p5/48xlarge`,
 	} {
-		for _, instance := range strings.Fields(types) {
+		for instance := range strings.FieldsSeq(types) {
 			if got := config.DetectAccelerator(map[string]string{config.LabelInstanceType: instance}, nil); got != want {
 				t.Errorf("%s: %s, want %s", instance, got, want)
 			}

@@ -90,7 +90,6 @@ func expect(t *testing.T, u config.Update, generation int64, name string) {
 // watching runs a test in a bubble of its own time, with a volume and a watch of it that ends with the test.
 func watching(t *testing.T, first string, test func(t *testing.T, v *volume, updates <-chan config.Update)) {
 	t.Helper()
-	t.Parallel()
 	v := &volume{dir: t.TempDir()}
 	if first != "" {
 		v.write(t, first)
@@ -106,6 +105,7 @@ func watching(t *testing.T, first string, test func(t *testing.T, v *volume, upd
 }
 
 func TestWatchReportsTheFileAtOnceAndThenChangesOnly(t *testing.T) {
+	t.Parallel()
 	watching(t, file("one"), func(t *testing.T, v *volume, updates <-chan config.Update) {
 		start := time.Now()
 		expect(t, next(t, updates), 1, "one")
@@ -126,6 +126,7 @@ func TestWatchReportsTheFileAtOnceAndThenChangesOnly(t *testing.T) {
 }
 
 func TestWatchReportsABadFileAndItsRepair(t *testing.T) {
+	t.Parallel()
 	watching(t, file("one"), func(t *testing.T, v *volume, updates <-chan config.Update) {
 		expect(t, next(t, updates), 1, "one")
 		v.write(t, file("UPPER"))
@@ -141,6 +142,7 @@ func TestWatchReportsABadFileAndItsRepair(t *testing.T) {
 }
 
 func TestWatchReportsAFileThatVanishesAndComesBack(t *testing.T) {
+	t.Parallel()
 	watching(t, file("one"), func(t *testing.T, v *volume, updates <-chan config.Update) {
 		expect(t, next(t, updates), 1, "one")
 		must(t, os.Rename(filepath.Join(v.dir, "..data"), filepath.Join(v.dir, "away")))
@@ -155,6 +157,7 @@ func TestWatchReportsAFileThatVanishesAndComesBack(t *testing.T) {
 }
 
 func TestWatchStartsWithoutAFile(t *testing.T) {
+	t.Parallel()
 	watching(t, "", func(t *testing.T, v *volume, updates <-chan config.Update) {
 		if u := next(t, updates); !errors.Is(u.Err, fs.ErrNotExist) || u.Generation != 1 {
 			t.Fatalf("got %+v", u)
@@ -166,8 +169,10 @@ func TestWatchStartsWithoutAFile(t *testing.T) {
 
 // TestWatchTakesNoFileThatIsBeingWritten changes the file between every two looks, then lets it be.
 func TestWatchTakesNoFileThatIsBeingWritten(t *testing.T) {
+	t.Parallel()
 	watching(t, file("one"), func(t *testing.T, v *volume, updates <-chan config.Update) {
 		expect(t, next(t, updates), 1, "one")
+		<-time.After(interval / 2) // so that no look and no write happen at the same time
 		text := file("two") + "# the end\n"
 		for n := 20; n < len(text); n += 20 {
 			v.write(t, text[:n])
@@ -183,6 +188,7 @@ func TestWatchTakesNoFileThatIsBeingWritten(t *testing.T) {
 }
 
 func TestWatchGivesALateConsumerTheNewestOnly(t *testing.T) {
+	t.Parallel()
 	watching(t, file("one"), func(t *testing.T, v *volume, updates <-chan config.Update) {
 		for _, name := range []string{"two", "three"} {
 			<-time.After(5 * interval)
