@@ -25,7 +25,7 @@ func registryError(noun string, err error) error {
 		return nil
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
-		return &Error{Reason: e.Reason, Noun: noun, Remedy: e.Remedy, Err: redact(err)}
+		return &Error{Reason: e.Reason, Noun: noun, Remedy: firstSet(e.Remedy, remedies[e.Reason]), Err: redact(err)}
 	}
 	reason := typedReason(err)
 	if reason == "" {
@@ -164,6 +164,7 @@ var worded = []struct { //nolint:gochecknoglobals // a constant table
 	{"i/o timeout", ReasonRegistryUnavailable},
 	{"tls handshake timeout", ReasonRegistryUnavailable},
 	{"unexpected eof", ReasonRegistryUnavailable},
+	{`": eof`, ReasonRegistryUnavailable}, // Get "https://…": EOF, where a server hangs up before it answers
 	{"short read", ReasonRegistryUnavailable},
 	{"500 internal server error", ReasonRegistryUnavailable},
 	{"502 bad gateway", ReasonRegistryUnavailable},
@@ -207,7 +208,7 @@ var remedies = map[Reason]string{ //nolint:gochecknoglobals // a constant table
 }
 
 // query is the query of a URL: with storage behind a registry it holds a signature, which is as good as a password.
-var query = regexp.MustCompile(`(https?://[^\s"?]+)\?[^\s"]+`) //nolint:gochecknoglobals // compiled once
+var query = regexp.MustCompile(`(https?://[^\s"?]+)\?[^\s"]+`)
 
 // redacted is an error without secrets in its words.
 type redacted struct {

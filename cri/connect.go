@@ -24,9 +24,10 @@ import (
 )
 
 const (
-	// EnvRuntimeEndpoint and EnvImageEndpoint name the sockets in the environment, as crictl has them.
+	// EnvRuntimeEndpoint names the runtime's socket in the environment, as for crictl.
 	EnvRuntimeEndpoint = "CONTAINER_RUNTIME_ENDPOINT"
-	EnvImageEndpoint   = "IMAGE_SERVICE_ENDPOINT"
+	// EnvImageEndpoint names the image service's socket, where it is another one.
+	EnvImageEndpoint = "IMAGE_SERVICE_ENDPOINT"
 
 	// maxMessage is the largest gRPC message that we take, in bytes: verbose answers exceed gRPC's 4 MiB, and crictl
 	// takes as much.
@@ -113,7 +114,7 @@ func (r *Runtime) useImageEndpoint(ctx context.Context, endpoint string) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if _, err := r.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{}); err != nil {
-		return notCRI(endpoint, "image service", err)
+		return notCRI(ctx, endpoint, "image service", err)
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func connectFirst(ctx context.Context, endpoints []string) (string, *grpc.Client
 		if err == nil {
 			return "unix://" + address(e), conn, version, nil
 		}
-		errs = append(errs, errors.Join(notCRI(e, "runtime", err), conn.Close()))
+		errs = append(errs, errors.Join(notCRI(ctx, e, "runtime", err), conn.Close()))
 	}
 	if len(errs) == 1 {
 		return "", nil, nil, errs[0]
@@ -209,9 +210,15 @@ func socketError(path string, err error) error {
 }
 
 // notCRI tells a socket that answers in another language from a runtime that is not there.
-func notCRI(endpoint, service string, err error) error {
+func notCRI(ctx context.Context, endpoint, service string, err error) error {
 	e := &Error{Reason: ReasonRuntimeUnavailable, Noun: "socket " + address(endpoint), Err: err}
-	if c := status.Code(err); c == codes.Unimplemented || strings.Contains(err.Error(), "server preface") || c == codes.Internal {
+	// gRPC words the end of its patience with one that says nothing, as a runtime that hangs, like an answer that it does
+	// not understand.
+	if status.Code(err) == codes.DeadlineExceeded || strings.Contains(err.Error(), "use of closed network connection") {
+		e.Remedy = fmt.Sprintf("it takes connections and did not answer within %v: is the container runtime overloaded, or does it hang?", dialTimeout)
+		return e
+	}
+	if c := status.Code(err); c == codes.Unimplemented || c == codes.Internal || c == codes.Unavailable && speaksOther(ctx, address(endpoint)) {
 		e.Reason = ReasonRuntimeUnsupported
 		e.Remedy = fmt.Sprintf("it answers, but not as a CRI %s (runtime.v1): name the socket of the runtime that the kubelet uses", service)
 	}

@@ -11,31 +11,34 @@ type Reason string
 
 // The reasons. Each has one remedy, which the README's table names.
 const (
-	ReasonInvalidReference     Reason = "InvalidReference"
-	ReasonImageNotFound        Reason = "ImageNotFound"       // the registry knows no such repository, tag or digest
-	ReasonManifestMissing      Reason = "ManifestMissing"     // an index names a manifest that the registry has not
-	ReasonNoMatchingPlatform   Reason = "NoMatchingPlatform"  // the index has nothing for this node's platform
-	ReasonInvalidImage         Reason = "InvalidImage"        // manifest or configuration contradict themselves
-	ReasonInvalidLayer         Reason = "InvalidLayer"        // a layer cannot be unpacked
-	ReasonDigestMismatch       Reason = "DigestMismatch"      // the registry sent other bytes than it announced
-	ReasonUnauthorized         Reason = "Unauthorized"        // 401 or 403
-	ReasonRateLimited          Reason = "RateLimited"         // 429
-	ReasonRegistryUnavailable  Reason = "RegistryUnavailable" // refused, reset, timed out, 5xx
-	ReasonUnknownHost          Reason = "UnknownHost"         // the registry's name does not resolve
-	ReasonCertificateInvalid   Reason = "CertificateInvalid"
-	ReasonDiskFull             Reason = "DiskFull" // the file system filled up while pulling
-	ReasonStalled              Reason = "Stalled"
-	ReasonRuntimeUnavailable   Reason = "RuntimeUnavailable" // the socket does not answer (any more)
-	ReasonRuntimeUnsupported   Reason = "RuntimeUnsupported" // the socket answers, but is no CRI
-	ReasonPermissionDenied     Reason = "PermissionDenied"   // the socket may not be opened
-	ReasonNotPresent           Reason = "NotPresent"         // the runtime does not have the image
-	ReasonNotUnpacked          Reason = "NotUnpacked"        // present, but a chain ID is not in the snapshotter
-	ReasonOtherImage           Reason = "OtherImage"         // present under this reference, but another image
-	ReasonCanceled             Reason = "Canceled"           // we were told to stop
-	ReasonPullFailed           Reason = "PullFailed"         // anything else; the message has the runtime's words
-	ReasonQueued               Reason = "Queued"             // waits for its turn
-	ReasonBackOff              Reason = "BackOff"            // waits before it tries again; the message says since when and why
-	ReasonConfigurationChanged Reason = "ConfigurationChanged"
+	ReasonInvalidReference    Reason = "InvalidReference"
+	ReasonImageNotFound       Reason = "ImageNotFound"       // the registry knows no such repository, tag or digest
+	ReasonManifestMissing     Reason = "ManifestMissing"     // an index names a manifest that the registry has not
+	ReasonNoMatchingPlatform  Reason = "NoMatchingPlatform"  // the index has nothing for this node's platform
+	ReasonInvalidImage        Reason = "InvalidImage"        // manifest or configuration contradict themselves
+	ReasonInvalidLayer        Reason = "InvalidLayer"        // a layer cannot be unpacked
+	ReasonDigestMismatch      Reason = "DigestMismatch"      // the registry sent other bytes than it announced
+	ReasonUnauthorized        Reason = "Unauthorized"        // 401 or 403
+	ReasonRateLimited         Reason = "RateLimited"         // 429
+	ReasonRegistryUnavailable Reason = "RegistryUnavailable" // refused, reset, timed out, 5xx
+	ReasonUnknownHost         Reason = "UnknownHost"         // the registry's name does not resolve
+	ReasonCertificateInvalid  Reason = "CertificateInvalid"
+	ReasonDiskTooSmall        Reason = "DiskTooSmall"       // a pull would leave too little room; it is not begun
+	ReasonDiskPressure        Reason = "DiskPressure"       // the node says so; no pull is begun
+	ReasonNodeUnhealthy       Reason = "NodeUnhealthy"      // the node is being checked, or faulty; no pull is begun
+	ReasonNodeLeaving         Reason = "NodeLeaving"        // the node will be removed; no pull is begun
+	ReasonDiskFull            Reason = "DiskFull"           // the file system filled up while pulling
+	ReasonStalled             Reason = "Stalled"            // nothing arrived and nothing was unpacked for too long
+	ReasonRuntimeUnavailable  Reason = "RuntimeUnavailable" // the socket does not answer (any more)
+	ReasonRuntimeUnsupported  Reason = "RuntimeUnsupported" // the socket answers, but is no CRI
+	ReasonPermissionDenied    Reason = "PermissionDenied"   // the socket may not be opened
+	ReasonNotPresent          Reason = "NotPresent"         // the runtime does not have the image
+	ReasonNotUnpacked         Reason = "NotUnpacked"        // present, but a chain ID is not in the snapshotter
+	ReasonOtherImage          Reason = "OtherImage"         // present under this reference, but another image
+	ReasonCanceled            Reason = "Canceled"           // we were told to stop
+	ReasonPullFailed          Reason = "PullFailed"         // anything else; the message has the runtime's words
+	ReasonInUse               Reason = "InUse"              // a container was started from it: it is not removed
+	ReasonQueued              Reason = "Queued"             // waits for its turn
 )
 
 // Permanent reports whether trying again at once is useless: only a change at the registry or in the configuration
@@ -74,7 +77,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is matches any other *Error of the same reason, so that errors.Is(err, cri.ErrNotPresent) works.
 func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error) //nolint:errorlint // Is compares one link of the chain by contract
+	t, ok := target.(*Error) // one link of the chain, by the contract of Is
 	return ok && t.Err == nil && t.Reason == e.Reason
 }
 

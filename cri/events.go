@@ -9,7 +9,7 @@ import (
 
 	apievents "github.com/containerd/containerd/api/events"
 	"github.com/containerd/containerd/v2/core/events"
-	"github.com/containerd/typeurl/v2"
+	"github.com/containerd/containerd/v2/pkg/protobuf/proto"
 	"github.com/opencontainers/go-digest"
 )
 
@@ -26,6 +26,8 @@ const (
 	// topicStanding is that of an event of our own, by which we see that the stream stands. It is outside the topics
 	// that CRI listens to.
 	topicStanding = "/prewarm/standing"
+	// topicSnapshotRemove is that of containerd for the end of a snapshot.
+	topicSnapshotRemove = "/snapshot/remove"
 	// standingInterval is the time between two of them until one comes back.
 	standingInterval = 50 * time.Millisecond
 )
@@ -41,7 +43,7 @@ func (r *Runtime) Events(ctx context.Context) iter.Seq2[Event, error] {
 		ctx, cancel := context.WithCancel(inNamespace(ctx))
 		defer cancel()
 		stream, errs := r.native.EventService().Subscribe(ctx,
-			`topic~="^/images/"`, `topic=="/snapshot/remove"`, fmt.Sprintf("topic==%q", topicStanding))
+			`topic~="^/images/"`, fmt.Sprintf("topic==%q", topicSnapshotRemove), fmt.Sprintf("topic==%q", topicStanding))
 		tick := time.NewTicker(standingInterval)
 		defer tick.Stop()
 		announce, standing := tick.C, false
@@ -79,18 +81,13 @@ func (r *Runtime) event(envelope *events.Envelope) (Event, bool) {
 	if envelope.Topic == topicStanding {
 		return Event{}, true
 	}
-	v, err := typeurl.UnmarshalAny(envelope.Event)
-	if err != nil {
-		return Event{}, false
+	if envelope.Topic == topicSnapshotRemove {
+		var e apievents.SnapshotRemove
+		err := proto.Unmarshal(envelope.Event.GetValue(), &e)
+		return Event{ChainID: digest.Digest(e.GetKey())}, err == nil && e.GetSnapshotter() == r.info.Snapshotter
 	}
-	switch e := v.(type) {
-	case *apievents.ImageDelete:
-		return Event{Reference: e.GetName()}, true
-	case *apievents.ImageUpdate:
-		return Event{Reference: e.GetName()}, true
-	case *apievents.SnapshotRemove:
-		return Event{ChainID: digest.Digest(e.GetKey())}, e.GetSnapshotter() == r.info.Snapshotter
-	default:
-		return Event{}, false
-	}
+	// The events of images are of three types, each with the name as its first field.
+	var e apievents.ImageDelete
+	err := proto.Unmarshal(envelope.Event.GetValue(), &e)
+	return Event{Reference: e.GetName()}, err == nil
 }

@@ -50,4 +50,8 @@ type PullOptions struct {
 	Engine Engine
 	// Interval is the time between two looks at the runtime; 0 means one second.
 	Interval time.Duration
+	// StallTimeout ends a pull that stands still for so long, with ReasonStalled; 0 means never. See liveliness.
+	StallTimeout time.Duration
+	// Credential is what the registry gets; nil means nothing.
+	Credential *Credential
 }

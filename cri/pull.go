@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"regexp"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -21,19 +23,19 @@ func (r *Runtime) Pull(ctx context.Context, img Image, o PullOptions) iter.Seq2[
 		o.Interval = time.Second
 	}
 	return func(yield func(Progress, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
+		ctx, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
 		if r.native == nil {
 			r.pullUnseen(ctx, img, o, yield)
 			return
 		}
-		r.pullSeen(ctx, cancel, img, o, yield)
+		r.pullSeen(ctx, stop, img, o, yield)
 	}
 }
 
 // pullSeen pulls from containerd: the pull itself goes through CRI, as the kubelet's does, and beside it the native API
 // is asked where every layer stands.
-func (r *Runtime) pullSeen(ctx context.Context, cancel context.CancelFunc, img Image, o PullOptions, yield func(Progress, error) bool) {
+func (r *Runtime) pullSeen(ctx context.Context, stop context.CancelCauseFunc, img Image, o PullOptions, yield func(Progress, error) bool) {
 	seen, err := r.look(ctx, img, nil, false)
 	if err != nil {
 		yield(Progress{Image: o.Name, Reference: img.Reference.String(), Phase: PhasePulling}, err)
@@ -48,7 +50,8 @@ func (r *Runtime) pullSeen(ctx context.Context, cancel context.CancelFunc, img I
 		return
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- r.request(leases.WithLease(ctx, lease.ID), img) }()
+	go func() { ended <- r.request(leases.WithLease(ctx, lease.ID), img, o.Credential) }()
+	life := newLiveliness(o.StallTimeout, time.Now())
 	tick := time.NewTicker(o.Interval)
 	defer tick.Stop()
 	for {
@@ -60,9 +63,14 @@ func (r *Runtime) pullSeen(ctx context.Context, cancel context.CancelFunc, img I
 				continue
 			}
 			seen = next
-			if t.observe(seen, time.Now()) && !yield(t.progress, nil) {
-				cancel()
-				<-ended // when we return nothing of ours runs any more
+			changed := t.observe(seen, time.Now())
+			if life.watches() && !life.alive(t.progress, r.free(ctx, t.progress), time.Now()) {
+				stop(life.stalled(t.progress)) // the request ends with this error
+			}
+			if changed && !yield(t.progress, nil) {
+				stop(nil)
+				// When we return nothing of ours runs any more.
+				r.log.DebugContext(ctx, "pull given up", "image", o.Name, "error", <-ended)
 				return
 			}
 		case err := <-ended:
@@ -77,12 +85,42 @@ func (r *Runtime) finish(ctx context.Context, img Image, t *tracker, seen []sigh
 	if next, lookErr := r.look(context.WithoutCancel(ctx), img, seen, err == nil); lookErr == nil {
 		t.observe(next, time.Now())
 	}
-	if err == nil || ReasonOf(err).Permanent() {
-		if rerr := r.release(ctx, lease); rerr != nil {
+	if ReasonOf(err) == ReasonDigestMismatch {
+		r.dropSpoiled(ctx, err)
+	}
+	if err == nil || useless(ReasonOf(err)) {
+		if rerr := r.release(ctx, lease, err != nil); rerr != nil {
 			r.log.WarnContext(ctx, "lease stays until it expires", "lease", lease.ID, "error", rerr)
 		}
 	}
 	yield(t.progress, err)
+}
+
+// useless reports whether a pull that failed for this reason leaves nothing that another try could use; or, of a full
+// disk, nothing that is worth its room.
+func useless(r Reason) bool {
+	switch r {
+	case ReasonInvalidImage, ReasonInvalidLayer, ReasonNoMatchingPlatform, ReasonManifestMissing, ReasonImageNotFound, ReasonDiskFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// spoiledRef finds the name of a download in containerd's words about one that could not be committed (core/content,
+// Copy; core/remotes, Fetch).
+var spoiledRef = regexp.MustCompile(`failed commit on ref \\?"([a-z]+-sha256:[0-9a-f]{64})`)
+
+// dropSpoiled throws a complete download away whose digest is wrong. Our lease would keep it, and containerd, which finds
+// nothing missing, would ask the registry no more and fail on the same bytes again and again.
+func (r *Runtime) dropSpoiled(ctx context.Context, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+	defer cancel()
+	for _, m := range spoiledRef.FindAllStringSubmatch(err.Error(), -1) {
+		if err := r.native.ContentStore().Abort(inNamespace(ctx), m[1]); err != nil && !errdefs.IsNotFound(err) {
+			r.log.WarnContext(ctx, "a spoiled download stays until its lease expires", "download", m[1], "error", err)
+		}
+	}
 }
 
 // pullUnseen pulls from a runtime that tells nothing while it pulls.
@@ -92,14 +130,14 @@ func (r *Runtime) pullUnseen(ctx context.Context, img Image, o PullOptions, yiel
 		Detail: DetailUnavailable, StartedAt: time.Now(), Bytes: Bytes{Total: img.Size()},
 	}
 	if yield(p, nil) {
-		yield(p, r.request(ctx, img))
+		yield(p, r.request(ctx, img, o.Credential))
 	}
 }
 
 // request is the CRI call; the runtime returns when the image is unpacked.
-func (r *Runtime) request(ctx context.Context, img Image) error {
+func (r *Runtime) request(ctx context.Context, img Image, c *Credential) error {
 	resp, err := r.images.PullImage(ctx, &runtimeapi.PullImageRequest{
-		Image: &runtimeapi.ImageSpec{Image: img.Reference.Canonical()},
+		Image: &runtimeapi.ImageSpec{Image: img.Reference.Canonical()}, Auth: c.auth(img.Reference),
 	})
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -120,7 +158,7 @@ func (r *Runtime) request(ctx context.Context, img Image) error {
 func leaseName(name string) string {
 	for _, c := range name {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' {
-			return "reference-" + digest.FromString(name).Encoded()[:12]
+			return byReference + digest.FromString(name).Encoded()[:12]
 		}
 	}
 	return name

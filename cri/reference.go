@@ -22,7 +22,7 @@ var (
 )
 
 // placeholders are the ways in which templates leave a value unreplaced.
-var placeholders = regexp.MustCompile(`[$<>{}%]`) //nolint:gochecknoglobals // compiled once
+var placeholders = regexp.MustCompile(`[$<>{}%]`)
 
 // ParseReference checks what a user wrote and completes it as Docker, containerd and the kubelet do: no host means
 // docker.io, no tag and no digest mean :latest. White space around it is ignored. Everything that the runtime would
@@ -129,4 +129,16 @@ func (r Reference) Canonical() string {
 		return r.named.Name() + "@" + d.String()
 	}
 	return r.String()
+}
+
+// Fixed is the same repository with a digest instead of a tag: what it means never changes.
+func (r Reference) Fixed(d digest.Digest) (Reference, error) {
+	if r.named == nil {
+		return Reference{}, errors.New("a digest of no repository")
+	}
+	fixed, err := reference.WithDigest(reference.TrimNamed(r.named), d)
+	if err != nil {
+		return Reference{}, &Error{Reason: ReasonInvalidReference, Noun: r.String() + "@" + d.String(), Err: err}
+	}
+	return Reference{named: fixed}, nil
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"path/filepath"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
@@ -21,11 +23,21 @@ import (
 // specification asks registries to take 4 MiB; configurations of images with a long history are larger at times.
 const maxManifest = 8 << 20
 
+// resolveTimeout bounds a whole Resolve, a few small requests: a registry that accepts and never answers is away.
+const resolveTimeout = time.Minute
+
 // Resolve asks the registry what a reference means, through the mirrors and certificates of the runtime's hosts.toml,
 // and reads manifest and configuration for this node's platform. What the runtime already stores is not fetched again.
-func (r *Runtime) Resolve(ctx context.Context, ref Reference) (Image, error) {
+// The registry gets the credential; nil means none.
+func (r *Runtime) Resolve(ctx context.Context, ref Reference, c *Credential) (Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	var used transports
+	defer used.close()
 	resolver := docker.NewResolver(docker.ResolverOptions{
-		Hosts: config.ConfigureHosts(ctx, config.HostOptions{HostDir: hostDir(r.info.RegistryConfigPath)}),
+		Hosts: config.ConfigureHosts(ctx, config.HostOptions{
+			HostDir: hostDir(r.info.RegistryConfigPath), Credentials: c.forHost(ref), UpdateClient: used.add,
+		}),
 	})
 	name, target, err := resolver.Resolve(ctx, ref.Canonical())
 	if err != nil {
@@ -50,11 +62,30 @@ func (r *Runtime) Resolve(ctx context.Context, ref Reference) (Image, error) {
 	return img, describeError(ref, target, p, err)
 }
 
+// transports are those that a resolver has made, for registries and mirrors.
+type transports []*http.Transport
+
+func (t *transports) add(client *http.Client) error {
+	if transport, ok := client.Transport.(*http.Transport); ok {
+		*t = append(*t, transport)
+	}
+	return nil
+}
+
+// close ends their connections: the next question is hours away.
+func (t *transports) close() {
+	for _, transport := range *t {
+		transport.CloseIdleConnections()
+	}
+}
+
 // describeError says what a failure to read manifest and configuration means.
 func describeError(ref Reference, target ocispec.Descriptor, p *provider, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case p.missing.Digest == target.Digest: // it went away after the registry had named it
+		return registryError(ref.String(), err)
 	case p.missing.Digest != "":
 		return &Error{
 			Reason: ReasonManifestMissing, Noun: ref.String(), Remedy: "push the image again; what is on the node stays as it is",
@@ -99,26 +130,20 @@ var _ content.Provider = (*provider)(nil)
 
 // ReaderAt implements content.Provider.
 func (p *provider) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (content.ReaderAt, error) {
-	if p.local != nil {
-		if ra, err := p.local.ReaderAt(ctx, desc); err == nil {
-			return ra, nil
-		}
-	}
 	if desc.Size > maxManifest {
 		return nil, &Error{
 			Reason: ReasonInvalidImage, Noun: desc.Digest.String(),
 			Err: fmt.Errorf("%s is %d bytes long, more than the %d that we take", desc.MediaType, desc.Size, int64(maxManifest)),
 		}
 	}
-	rc, err := p.fetcher.Fetch(ctx, desc)
+	if b, err := p.stored(ctx, desc); err == nil {
+		return b, nil
+	}
+	b, err := p.fetch(ctx, desc)
 	if err != nil {
 		if errdefs.IsNotFound(err) {
 			p.missing = desc
 		}
-		return nil, err
-	}
-	b, err := io.ReadAll(io.LimitReader(rc, maxManifest+1))
-	if err = errors.Join(err, rc.Close()); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", desc.Digest, err)
 	}
 	if desc.Digest.Algorithm().FromBytes(b) != desc.Digest {
@@ -128,6 +153,30 @@ func (p *provider) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (conte
 		}
 	}
 	return blob(b), nil
+}
+
+// stored gets all bytes of what the runtime stores. All of it is read before it counts as there: garbage collection may
+// take it away while it is read, as it does after an image has been deleted.
+func (p *provider) stored(ctx context.Context, desc ocispec.Descriptor) (blob, error) {
+	if p.local == nil {
+		return nil, errdefs.ErrNotFound
+	}
+	b, err := content.ReadBlob(ctx, p.local, desc)
+	if err == nil && desc.Digest.Algorithm().FromBytes(b) != desc.Digest {
+		err = errdefs.ErrDataLoss
+	}
+	return b, err
+}
+
+// fetch gets all bytes of a blob or manifest. Fetch may succeed for one that the registry has not: containerd asks for
+// some of them only when they are read (core/remotes/docker, httpReadSeeker).
+func (p *provider) fetch(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
+	rc, err := p.fetcher.Fetch(ctx, desc)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(rc, maxManifest+1))
+	return b, errors.Join(err, rc.Close())
 }
 
 // blob is bytes in memory as containerd reads content.

@@ -2,8 +2,10 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 )
 
@@ -20,6 +22,9 @@ const (
 // The image status alone proves little: containerd keeps saying that an image is present when its snapshots are gone
 // (internal/cri/server/images/image_status.go). Blobs are not looked at, since a runtime may discard them.
 func (r *Runtime) Verify(ctx context.Context, img Image) (string, error) {
+	if err := r.recorded(ctx, img.Reference); err != nil {
+		return "", err
+	}
 	present, err := r.status(ctx, img.Reference)
 	if err != nil {
 		return "", err
@@ -44,4 +49,17 @@ func (r *Runtime) Verify(ctx context.Context, img Image) (string, error) {
 		}
 	}
 	return VerifiedSnapshots, nil
+}
+
+// recorded wants containerd's own record of an image: CRI answers from memory, which is behind for a moment when somebody
+// has removed the image past CRI (internal/cri/server/events.go), and nothing tells when it has caught up.
+func (r *Runtime) recorded(ctx context.Context, ref Reference) error {
+	if r.native == nil {
+		return nil
+	}
+	_, err := r.native.ImageService().Get(inNamespace(ctx), ref.Canonical())
+	if errdefs.IsNotFound(err) {
+		return &Error{Reason: ReasonNotPresent, Noun: ref.String(), Err: errors.New("the runtime has no image of this name")}
+	}
+	return r.runtimeError(ref.String(), err)
 }

@@ -70,6 +70,13 @@ func (f *Fake) Offer(img cri.Image) {
 	f.offered[img.Reference.Canonical()] = img
 }
 
+// Put puts an image into the runtime behind everybody's back.
+func (f *Fake) Put(img cri.Image) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.present[img.Reference.Canonical()] = img
+}
+
 // Remove takes an image out of the runtime behind everybody's back.
 func (f *Fake) Remove(ref cri.Reference) {
 	f.mu.Lock()
