@@ -1,0 +1,40 @@
+package node
+
+import (
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// object is what we keep of a Node: most of one is its list of images, which is none of our business.
+type object struct {
+	uid     types.UID
+	version string
+	labels  map[string]string
+	facts   Facts
+}
+
+func objectOf(n *corev1.Node) *object {
+	o := &object{uid: n.UID, version: n.ResourceVersion, labels: n.Labels}
+	o.facts = Facts{Labels: maps.Clone(n.Labels), Resources: map[string]int64{}, Hold: holdOf(n)}
+	maps.DeleteFunc(o.facts.Labels, func(key, _ string) bool { return ours(key) })
+	for name, amount := range n.Status.Allocatable {
+		if strings.Contains(string(name), "/") { // an extended resource has a domain
+			o.facts.Resources[string(name)] = amount.Value()
+		}
+	}
+	return o
+}
+
+// olderThan reports whether o is an earlier state than other. Versions that cannot be compared count as later ones:
+// better to look twice than to miss something. (KEP-5504, "Comparable Resource Version")
+func (o *object) olderThan(other *object) bool {
+	if other == nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(o.version, other.version)
+	return err == nil && order < 0
+}

@@ -1,0 +1,242 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Observer counts writes to the API server.
+type Observer interface {
+	// APIWrite counts a write: the kind of the object in lower case, and success, conflict, forbidden, missing or failure.
+	APIWrite(object, result string)
+}
+
+// Options says which Node it is and how to reach it.
+type Options struct {
+	// Config is the way to the API server. Its limits and content types are set here.
+	Config *rest.Config
+	// Node is the name of the Node.
+	Node string
+	// UserAgent names us in the API server's log.
+	UserAgent string
+	// AskKubelet asks the kubelet for its thresholds, once.
+	AskKubelet bool
+	Observer   Observer
+	// Problem is told why the Node does not say what it should, and nil when it does again.
+	Problem func(error)
+	Logger  *slog.Logger
+}
+
+// Reporter keeps what the Node says in line with the state of this node. When it ends it leaves all as it is: images do
+// not vanish when the agent restarts.
+type Reporter struct {
+	Options
+
+	client *client
+	facts  chan Facts
+
+	// What follows belongs to the goroutine of Run.
+
+	state  State
+	object *object // nil while there is no Node, or none has been seen
+	// passed are the facts that were passed on last.
+	passed  Facts
+	kubelet Thresholds
+	// unseen and unwritten are why the Node cannot be seen, and written.
+	unseen, unwritten error
+	told              Reason
+	failures          int
+}
+
+// NewReporter makes a Reporter; it asks the API server nothing yet.
+func NewReporter(o Options) (*Reporter, error) {
+	c, err := newClient(o.Config, o.UserAgent, o.Node, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	return &Reporter{Options: o, client: c, facts: make(chan Facts, 1)}, nil
+}
+
+// Check asks the API server for the Node, once. The error is an *Error that says what to do: the Node is not there
+// (ErrNodeNotFound), the API server cannot be reached (ErrAPIServerUnavailable), and so on.
+func (r *Reporter) Check(ctx context.Context) error {
+	_, err := r.client.get(ctx)
+	return err
+}
+
+// Facts gives what the Node says of itself, and its changes, while Run runs. Who is late gets the newest only.
+func (r *Reporter) Facts() <-chan Facts { return r.facts }
+
+// Run keeps the Node as the newest of the states says until ctx ends; states must end then too. Before the first state it
+// changes nothing.
+func (r *Reporter) Run(ctx context.Context, states iter.Seq[State]) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	desired := make(chan State, 1)
+	wg.Go(func() {
+		for s := range states {
+			replace(desired, s)
+		}
+	})
+	sightings := make(chan sighting)
+	wg.Go(func() { r.watchNode(ctx, sightings) })
+
+	rest := time.NewTimer(settle)
+	rest.Stop()
+	resting := false // while it is true, the Node's changes are not answered
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-desired:
+			if s.equal(r.state) {
+				continue
+			}
+			r.state = s
+		case s := <-sightings:
+			if urgent := r.see(ctx, s); resting && !urgent {
+				continue
+			}
+		case <-rest.C:
+			resting = false
+		}
+		if d := r.reconcile(ctx); d > 0 {
+			rest.Reset(d)
+			resting = true
+		}
+	}
+}
+
+// see takes in what was seen of the Node. It is urgent where the Node, or the API server, has come back.
+func (r *Reporter) see(ctx context.Context, s sighting) (urgent bool) {
+	if s.kubelet != nil {
+		r.kubelet = *s.kubelet
+		if r.object != nil {
+			r.keep(r.object)
+		}
+		return false
+	}
+	if s.err != nil || !s.fresh { // that the Node can be read does not mean that it can be watched
+		r.unseen = s.err
+	}
+	defer r.tell(ctx)
+	switch {
+	case errors.Is(s.err, ErrNodeNotFound):
+		r.object = nil
+		return false
+	case s.err != nil: // it is as it was, as far as we know
+		return false
+	case !s.fresh && s.object.olderThan(r.object):
+		return false
+	}
+	urgent = s.fresh || r.object == nil
+	r.keep(s.object)
+	return urgent
+}
+
+// keep remembers how the Node is, and passes on what it says of itself.
+func (r *Reporter) keep(o *object) {
+	facts := o.facts
+	facts.Kubelet = r.kubelet
+	if r.object == nil || !facts.equal(r.passed) {
+		r.passed = facts
+		replace(r.facts, facts)
+	}
+	r.object = o
+}
+
+// reconcile makes the Node say the state, if it does not. It gives the time for which the Node's changes need no answer;
+// 0 where nothing had to be written.
+func (r *Reporter) reconcile(ctx context.Context) time.Duration {
+	if r.object == nil {
+		return 0
+	}
+	wrote, err := r.write(ctx)
+	if ctx.Err() != nil {
+		return 0
+	}
+	r.unwritten = err
+	r.tell(ctx)
+	switch {
+	case err != nil:
+		r.failures++
+		return pause(r.failures, ReasonOf(err).seldom())
+	case wrote:
+		r.failures = 0
+		return settle
+	default:
+		return 0
+	}
+}
+
+// write patches what differs. If somebody was faster, or it is another Node by now, the Node is read and what then
+// differs is patched, once more.
+func (r *Reporter) write(ctx context.Context) (wrote bool, err error) {
+	for range 2 {
+		change := difference(r.state, r.object.labels)
+		if len(change) == 0 {
+			return false, nil
+		}
+		var o *object
+		o, err = r.client.patch(ctx, r.object.uid, change)
+		r.Observer.APIWrite("node", ReasonOf(err).result())
+		if err == nil {
+			r.Logger.InfoContext(ctx, "wrote labels of the Node", "node", r.Node, "labels", change)
+			r.keep(o)
+			return true, nil
+		}
+		if !errors.Is(err, ErrConflict) {
+			return false, r.missed(err)
+		}
+		o, readErr := r.client.get(ctx)
+		if readErr != nil {
+			return false, r.missed(readErr)
+		}
+		r.keep(o)
+	}
+	return false, err
+}
+
+// missed forgets the Node where an error says that there is none; the watch tells when it is back.
+func (r *Reporter) missed(err error) error {
+	if errors.Is(err, ErrNodeNotFound) {
+		r.object = nil
+	}
+	return err
+}
+
+// tell says why the Node does not say what it should, when that changes.
+func (r *Reporter) tell(ctx context.Context) {
+	err := r.unseen
+	if err == nil {
+		err = r.unwritten
+	}
+	reason := ReasonOf(err)
+	if reason == r.told {
+		return
+	}
+	r.told = reason
+	if err == nil {
+		r.Logger.InfoContext(ctx, "the Node can be told the state again", "node", r.Node)
+	} else {
+		r.Logger.WarnContext(ctx, "the Node cannot be told the state", "node", r.Node, "reason", reason, "error", err)
+	}
+	r.Problem(err)
+}
+
+// replace puts a value into a channel of one place, in which only the newest counts and only one goroutine puts.
+func replace[T any](to chan T, value T) {
+	select {
+	case <-to:
+	default:
+	}
+	to <- value
+}

@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// sighting is what was seen of the Node at one moment.
+type sighting struct {
+	// object is nil where there is no Node, or err says why it cannot be seen.
+	object *object
+	err    error
+	// fresh is true of what was read from the API server's store, and not heard from its watch, which may lag.
+	fresh bool
+	// kubelet is set, and nothing else, where the kubelet has told its thresholds.
+	kubelet *Thresholds
+}
+
+// watchNode sends what is seen of the Node until ctx ends.
+func (r *Reporter) watchNode(ctx context.Context, out chan<- sighting) {
+	send := func(s sighting) {
+		select {
+		case out <- s:
+		case <-ctx.Done():
+		}
+	}
+	if r.AskKubelet {
+		r.askKubelet(ctx, send)
+	}
+	version, failures := "", 0
+	for ctx.Err() == nil {
+		calm := time.NewTimer(calmAfter)
+		var err error
+		version, err = r.follow(ctx, version, send)
+		select {
+		case <-calm.C:
+			failures = 0
+		default:
+			calm.Stop()
+			failures++
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case gone(err): // usual after a long silence
+			r.Logger.DebugContext(ctx, "the watch is read anew", "error", err)
+		case err != nil:
+			send(sighting{err: err})
+		}
+		wait(ctx, pause(failures, ReasonOf(err).seldom()))
+	}
+}
+
+// follow sends the changes of the Node since a version until the watch ends. It gives the version from which to go on;
+// an empty one, which every error gives, means to read the Node anew.
+//
+// The Node is never watched from the version that a read gave: that may be minutes old, and the API server's memory of
+// changes, which all Nodes share, short. It is watched from now on, which begins with the Node as it is, also where there
+// is none yet (Kubernetes API concepts, "Watch: get state and start at any").
+func (r *Reporter) follow(ctx context.Context, version string, send func(sighting)) (string, error) {
+	if version == "" {
+		o, err := r.client.get(ctx)
+		if err != nil && !errors.Is(err, ErrNodeNotFound) {
+			return "", err
+		}
+		send(sighting{object: o, err: err, fresh: true})
+	}
+	w, err := r.client.watch(ctx, version)
+	if err != nil {
+		return "", err
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if event.Type == watch.Error {
+			return "", translate(r.Node, apierrors.FromObject(event.Object))
+		}
+		n, ok := event.Object.(*corev1.Node)
+		if !ok {
+			return "", translate(r.Node, fmt.Errorf("the watch sent a %T", event.Object))
+		}
+		version = n.ResourceVersion
+		switch event.Type {
+		case watch.Added, watch.Modified:
+			send(sighting{object: objectOf(n)})
+		case watch.Deleted:
+			err := apierrors.NewNotFound(corev1.Resource(nodes), r.Node)
+			send(sighting{err: translate(r.Node, err)})
+		case watch.Bookmark, watch.Error:
+		}
+	}
+	return version, nil
+}
