@@ -61,6 +61,22 @@ func TestAnImageThatIsPresentCostsNothing(t *testing.T) {
 	})
 }
 
+// What is on the Node from before goes only on evidence, which is there before a slow registry has answered.
+func TestAnImageThatIsNotThereIsToldBeforeTheRegistryAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		img := testImage(t, "a")
+		f := newFakeRuntime(img)
+		f.resolveTime = time.Hour
+		b := startAgent(t, f, img)
+		synctest.Wait()
+		if p := b.board.get("a"); p.Phase != cri.PhaseResolving || p.Reason != cri.ReasonNotPresent {
+			t.Errorf("phase %q, reason %q, want %q and %q", p.Phase, p.Reason, cri.PhaseResolving, cri.ReasonNotPresent)
+		}
+		b.end(t)
+	})
+}
+
 func TestALostImageIsToldBeforeItIsPulledAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,6 +175,31 @@ func TestEventsOfOthersAreLeftAlone(t *testing.T) {
 	})
 }
 
+// An image that no registry has is asked for seldom; when somebody brings it otherwise, that is seen at once, or as soon
+// as the runtime's image service, which may be behind its events, knows of it.
+func TestAnImageThatTurnsUpEndsTheWait(t *testing.T) {
+	t.Parallel()
+	for name, behind := range map[string][]error{"and is known": nil, "and is known later": {cri.ErrNotPresent}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				img := testImage(t, "a")
+				f := newFakeRuntime() // a registry that has nothing
+				b := startAgent(t, f, img)
+				settle(time.Second)
+				f.put(img)
+				f.fail("Verify", behind...)
+				f.events <- cri.Event{Reference: img.Reference.Canonical()}
+				settle(2 * time.Second)
+				if p := b.board.get("a"); p.Phase != cri.PhaseReady || f.count("Resolve") != 1 {
+					t.Errorf("phase %s, %d resolves: want ready, and one before", p.Phase, f.count("Resolve"))
+				}
+				b.end(t)
+			})
+		})
+	}
+}
+
 // A loss while there is no stream of events is seen as soon as there is one again.
 func TestABrokenStreamOfEventsMissesNothing(t *testing.T) {
 	t.Parallel()
@@ -250,17 +291,6 @@ func TestWhatOnlyTheRegistryCanMendIsAskedSeldom(t *testing.T) {
 		if n := f.count("Resolve"); n < 3 || n > 8 {
 			t.Errorf("%d questions in an hour, want a few", n)
 		}
-		// somebody else brings the image: no need to wait
-		f.put(img)
-		f.events <- cri.Event{Reference: img.Reference.Canonical()}
-		synctest.Wait()
-		if b.board.get("a").Phase == cri.PhaseReady {
-			t.Error("an event of an image that was never resolved should not be known") // names are known after resolving
-		}
-		settle(longestSeldom * 2)
-		if b.board.get("a").Phase != cri.PhaseReady {
-			t.Errorf("phase %s", b.board.get("a").Phase)
-		}
 		b.end(t)
 	})
 }
@@ -280,8 +310,8 @@ func TestOneImageAtATimeInTheOrderOfTheConfiguration(t *testing.T) {
 				t.Errorf("%s: %+v, want it queued", n, p)
 			}
 		}
-		if pulling != 1 {
-			t.Errorf("%d pulls at the same time, want 1", pulling)
+		if pulling != 1 || b.board.get("x").Phase != cri.PhasePulling {
+			t.Errorf("%d pulls at the same time, x is %s; want one, of the first", pulling, b.board.get("x").Phase)
 		}
 		settle(10 * time.Second)
 		for _, n := range []string{"x", "y", "z"} {
@@ -355,5 +385,24 @@ func TestAReferenceThatMovesToAReadyImageIsNoLoss(t *testing.T) {
 			t.Errorf("%+v, losses %v", p, b.lost)
 		}
 		b.end(t)
+	})
+}
+
+// The source of the configuration ends with the same context as the agent: whichever is seen first, that is no failure.
+func TestTheEndOfTheSourceIsNoFailureAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := startAgent(t, newFakeRuntime())
+		close(b.configs)
+		synctest.Wait()
+		b.end(t)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := startAgent(t, newFakeRuntime())
+		close(b.configs)
+		if err := <-b.done; err == nil {
+			t.Error("an agent whose source of the configuration has ended goes on as if it had one")
+		}
+		b.stop()
 	})
 }

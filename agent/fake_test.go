@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/prewarm-dev/prewarm/agent/config"
+	"github.com/prewarm-dev/prewarm/agent/status"
 	"github.com/prewarm-dev/prewarm/cri"
 )
 
@@ -23,10 +24,13 @@ type fakeRuntime struct {
 	store    map[string]cri.Image
 	unpacked map[digest.Digest]bool
 	pullTime time.Duration
-	errs     map[string][]error // by method; one call each
-	calls    []string
-	events   chan cri.Event
-	broken   chan struct{} // closed: the stream of events ends
+	// resolveTime is how long the registry takes to answer.
+	resolveTime time.Duration
+	errs        map[string][]error // by method; one call each
+	calls       []string
+	events      chan cri.Event
+	broken      chan struct{} // closed: the stream of events ends
+	kept
 }
 
 func newFakeRuntime(images ...cri.Image) *fakeRuntime {
@@ -95,7 +99,8 @@ func (f *fakeRuntime) Local(_ context.Context, ref cri.Reference) (cri.Image, er
 	return img, nil
 }
 
-func (f *fakeRuntime) Resolve(_ context.Context, ref cri.Reference) (cri.Image, error) {
+func (f *fakeRuntime) Resolve(ctx context.Context, ref cri.Reference, _ *cri.Credential) (cri.Image, error) {
+	wait(ctx, f.resolveTime)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.called("Resolve", ref); err != nil {
@@ -111,7 +116,7 @@ func (f *fakeRuntime) Resolve(_ context.Context, ref cri.Reference) (cri.Image, 
 func (f *fakeRuntime) Pull(ctx context.Context, img cri.Image, o cri.PullOptions) iter.Seq2[cri.Progress, error] {
 	return func(yield func(cri.Progress, error) bool) {
 		f.mu.Lock()
-		err := f.called("Pull", img.Reference)
+		err, pullTime := f.called("Pull", img.Reference), f.pullTime
 		f.mu.Unlock()
 		p := cri.Progress{
 			Image: o.Name, Reference: img.Reference.String(), Digest: img.Digest, Phase: cri.PhasePulling,
@@ -120,7 +125,7 @@ func (f *fakeRuntime) Pull(ctx context.Context, img cri.Image, o cri.PullOptions
 		if !yield(p, nil) {
 			return
 		}
-		wait(ctx, f.pullTime)
+		wait(ctx, pullTime)
 		if ctx.Err() != nil {
 			err = &cri.Error{Reason: cri.ReasonCanceled, Noun: img.Reference.String(), Err: ctx.Err()}
 		}
@@ -194,15 +199,17 @@ func (f *fakeRuntime) Events(ctx context.Context) iter.Seq2[cri.Event, error] {
 type memoryBoard struct {
 	t        *testing.T
 	mu       sync.Mutex
-	state    map[string]cri.Progress
+	state    map[string]status.ImageStatus
 	phases   map[string][]cri.Phase
 	runtime  []error
 	refusals []error
 	names    []string
+	hang     <-chan struct{} // SetConfiguration waits for it; nil: it does not
 }
 
 func newMemoryBoard(t *testing.T) *memoryBoard {
-	return &memoryBoard{t: t, state: map[string]cri.Progress{}, phases: map[string][]cri.Phase{}}
+	t.Helper()
+	return &memoryBoard{t: t, state: map[string]status.ImageStatus{}, phases: map[string][]cri.Phase{}}
 }
 
 func (b *memoryBoard) SetImages(images []config.Image) {
@@ -214,7 +221,7 @@ func (b *memoryBoard) SetImages(images []config.Image) {
 	}
 }
 
-func (b *memoryBoard) Update(name string, change func(*cri.Progress)) error {
+func (b *memoryBoard) Update(name string, change func(*status.ImageStatus)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.state[name]
@@ -232,6 +239,9 @@ func (b *memoryBoard) Update(name string, change func(*cri.Progress)) error {
 }
 
 func (b *memoryBoard) SetConfiguration(u config.Update) {
+	if b.hang != nil {
+		<-b.hang
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if u.Err != nil {
@@ -245,7 +255,17 @@ func (b *memoryBoard) SetRuntime(_ cri.Info, err error) {
 	b.runtime = append(b.runtime, err)
 }
 
-func (b *memoryBoard) get(name string) cri.Progress {
+// lastRuntime is what was told last of the runtime.
+func (b *memoryBoard) lastRuntime() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.runtime) == 0 {
+		return nil
+	}
+	return b.runtime[len(b.runtime)-1]
+}
+
+func (b *memoryBoard) get(name string) status.ImageStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state[name]
@@ -265,12 +285,26 @@ type counter struct {
 	loaded      int
 	refused     int
 	reconnected int
+	restored    int
+	refreshes   []cri.Reason
 }
 
 func (c *counter) PullEnded(_ cri.Progress, reason cri.Reason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pulls = append(c.pulls, reason)
+}
+
+func (c *counter) PinRestored(string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.restored++
+}
+
+func (c *counter) Refreshed(_ string, reason cri.Reason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refreshes = append(c.refreshes, reason)
 }
 
 func (c *counter) ImageLost(_ string, reason cri.Reason) {
@@ -304,24 +338,46 @@ type bench struct {
 	facts   chan config.NodeFacts
 	done    chan error
 	stop    context.CancelFunc
+	agent   *Agent
+}
+
+func (b *bench) connect(context.Context) (Runtime, error) {
+	b.fakeRuntime.mu.Lock()
+	defer b.fakeRuntime.mu.Unlock()
+	if err := b.called("Connect", cri.Reference{}); err != nil {
+		return nil, err
+	}
+	return b.fakeRuntime, nil
 }
 
 // startAgent runs an agent whose configuration names the images.
 func startAgent(t *testing.T, f *fakeRuntime, images ...cri.Image) *bench {
+	t.Helper()
+	b := startAgentWithout(t, f)
+	b.give(images...)
+	return b
+}
+
+// startAgentWithout runs an agent that has no configuration yet.
+func startAgentWithout(t *testing.T, f *fakeRuntime) *bench {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	b := &bench{
 		fakeRuntime: f, counter: &counter{}, board: newMemoryBoard(t),
 		configs: make(chan config.Update), facts: make(chan config.NodeFacts), done: make(chan error, 1), stop: stop,
 	}
-	a := New(Options{
-		Runtime: f, Board: b.board, Recorder: b.counter, Logger: slog.New(slog.DiscardHandler),
+	b.agent = New(Options{
+		Connect: b.connect, Keychain: Anonymous{}, Board: b.board, Recorder: b.counter, Logger: slog.New(slog.DiscardHandler),
 		Configurations: b.configs, Facts: b.facts,
 	})
-	go func() { b.done <- a.Run(ctx) }()
+	go func() { b.done <- b.agent.Run(ctx) }()
+	return b
+}
+
+// give hands the agent what it needs to begin.
+func (b *bench) give(images ...cri.Image) {
 	b.facts <- config.NodeFacts{}
 	b.configs <- config.Update{Configuration: configOf(images...)}
-	return b
 }
 
 func configOf(images ...cri.Image) *config.Configuration {

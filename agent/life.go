@@ -3,12 +3,21 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prewarm-dev/prewarm/agent/config"
+	"github.com/prewarm-dev/prewarm/agent/status"
 	"github.com/prewarm-dev/prewarm/cri"
+)
+
+const (
+	// roomInterval is the time between two looks at a disk that is too small.
+	roomInterval = 30 * time.Second
+	// fights is after how many losses in a row somebody must be taking the image away on purpose.
+	fights = 5
 )
 
 // life is one image on this node, from the configuration to the hold; each step is a file beside this one. One
@@ -17,11 +26,18 @@ type life struct {
 	entry    config.Image
 	position int // in the configuration
 	options  config.Pull
+	disk     config.Disk
+	node     string
 	runtime  Runtime
 	board    Board
 	recorder Recorder
 	queue    *queue
-	log      *slog.Logger
+	place    *place // in the queue; nil where it has none
+	permit   *permit
+	// pinWritten is when the pin was written last.
+	pinWritten time.Time
+	keychain   Keychain
+	log        *slog.Logger
 	// poked says that something happened to what this image holds.
 	poked chan struct{}
 
@@ -31,30 +47,37 @@ type life struct {
 
 // run brings the image onto the node and keeps it there until ctx ends.
 func (l *life) run(ctx context.Context) {
-	failures := 0
+	failures, losses := 0, 0
 	for ctx.Err() == nil {
 		img, err := l.warm(ctx)
-		if err == nil {
-			since := time.Now()
-			err = l.hold(ctx, img)
-			if time.Since(since) >= calmAfter {
-				failures = 0
-			}
-			if failures == 0 { // the first loss is mended at once
-				failures++
-				continue
-			}
+		if err != nil {
+			failures++
+			l.rest(ctx, err, max(failures, losses))
+			continue
 		}
-		failures++
-		l.rest(ctx, err, failures)
+		failures = 0
+		since := time.Now()
+		err = l.hold(ctx, img)
+		if time.Since(since) >= calmAfter {
+			losses = 0
+		}
+		if losses++; losses > 1 { // the first loss is mended at once
+			l.rest(ctx, err, losses-1)
+		}
 	}
 }
 
 // warm brings the image onto the node; when it returns without an error the image is ready.
 func (l *life) warm(ctx context.Context) (cri.Image, error) {
+	l.enter()
+	defer l.leave()
 	img, check, err := l.present(ctx)
 	if err == nil {
-		return img, l.ready(ctx, img, check)
+		l.ready(ctx, img, check)
+		return img, nil
+	}
+	if reason := cri.ReasonOf(err); reason == cri.ReasonRuntimeUnavailable || reason == cri.ReasonCanceled {
+		return img, err // whether the image is there is not known, and the registry cannot tell
 	}
 	if img, err = l.resolve(ctx); err != nil {
 		return img, err
@@ -66,7 +89,22 @@ func (l *life) warm(ctx context.Context) (cri.Image, error) {
 	if err != nil {
 		return img, err
 	}
-	return img, l.ready(ctx, img, check)
+	l.ready(ctx, img, check)
+	return img, nil
+}
+
+// enter takes a place in the queue, unless it has one.
+func (l *life) enter() {
+	if l.place == nil {
+		l.place = l.queue.enter(l.position)
+	}
+}
+
+func (l *life) leave() {
+	if l.place != nil {
+		l.place.leave()
+		l.place = nil
+	}
 }
 
 // rest waits before the next try. It ends early when the image turns up: somebody else may have pulled it.
@@ -75,14 +113,22 @@ func (l *life) rest(ctx context.Context, err error, failures int) {
 		return
 	}
 	reason := cri.ReasonOf(err)
-	d := pause(failures, reason.Permanent())
+	d, phase := pause(failures, reason.Permanent() || reason == cri.ReasonDiskFull), cri.PhaseFailed
+	if reason == cri.ReasonDiskTooSmall { // not a failure of ours, and room is made at any time
+		d, phase = roomInterval, cri.PhaseWaiting
+	}
+	if failures >= fights && canAsk(err) {
+		err = fmt.Errorf("something on this node removes the image again and again: %w", err)
+	}
 	l.log.WarnContext(ctx, "image is not ready", "reason", reason, "error", err, "nextTry", d.Round(time.Second))
-	l.report(ctx, func(p *cri.Progress) {
-		p.Phase, p.Reason, p.Message = cri.PhaseFailed, reason, err.Error()
+	l.report(ctx, func(p *status.ImageStatus) {
+		p.Phase, p.Reason, p.Message = phase, reason, err.Error()
 		p.Rate, p.ETASeconds = 0, nil
 	})
-	timer := time.NewTimer(d)
+	timer, again := time.NewTimer(d), time.NewTimer(askAgain)
 	defer timer.Stop()
+	defer again.Stop()
+	again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -90,15 +136,17 @@ func (l *life) rest(ctx context.Context, err error, failures int) {
 		case <-timer.C:
 			return
 		case <-l.poked:
-			if _, _, err := l.look(ctx); err == nil {
-				return
-			}
+			again.Reset(askAgain) // an event can come before all of the runtime knows of the image
+		case <-again.C:
+		}
+		if _, _, err := l.look(ctx); err == nil {
+			return
 		}
 	}
 }
 
 // report changes the state of this image on the board.
-func (l *life) report(ctx context.Context, change func(*cri.Progress)) {
+func (l *life) report(ctx context.Context, change func(*status.ImageStatus)) {
 	if err := l.board.Update(l.entry.Name, change); err != nil && ctx.Err() == nil {
 		l.log.ErrorContext(ctx, "state refused", "error", err) // a fault of ours: the state before stays
 	}

@@ -2,32 +2,48 @@ package agent
 
 import (
 	"context"
+	"time"
 
+	"github.com/prewarm-dev/prewarm/agent/status"
 	"github.com/prewarm-dev/prewarm/cri"
 )
 
-// pull waits for its turn and lets the runtime fetch and unpack what is missing.
+// lookInterval is the time between two looks at a pull: often enough for a person who watches, and a look costs the
+// runtime about a millisecond.
+const lookInterval = time.Second
+
+// pull waits for its turn and lets the runtime fetch and unpack what is missing, if there is room for it.
 func (l *life) pull(ctx context.Context, img cri.Image) error {
-	l.report(ctx, func(p *cri.Progress) {
-		p.Phase, p.Reason, p.Message = cri.PhaseWaiting, cri.ReasonQueued, "waits for its turn to be pulled"
-	})
-	release, err := l.queue.acquire(ctx, l.position)
-	if err != nil {
+	l.watch(img)
+	if present, err := l.turn(ctx, img); present || err != nil {
 		return err
 	}
-	defer release()
-	l.watch(img)
-	l.log.InfoContext(ctx, "pull started", "digest", img.Digest, "bytes", img.Size(), "layers", len(img.Layers))
-	var last cri.Progress
-	for p, err := range l.runtime.Pull(ctx, img, cri.PullOptions{Name: l.entry.Name, Engine: l.options.Engine}) {
-		last = p
-		l.report(ctx, func(now *cri.Progress) { *now = p })
-		if err != nil {
-			l.recorder.PullEnded(last, cri.ReasonOf(err))
-			return err
-		}
+	if err := l.guard(ctx, img); err != nil {
+		return err
 	}
-	l.recorder.PullEnded(last, "")
-	l.log.InfoContext(ctx, "pulled", "digest", img.Digest, "fetched", last.Bytes.Fetched, "present", last.Bytes.Present)
-	return nil
+	return l.fetch(ctx, img, func(p cri.Progress) {
+		l.report(ctx, func(now *status.ImageStatus) { now.Progress = p })
+	})
+}
+
+// fetch lets the runtime pull an image, and shows how far it is.
+func (l *life) fetch(ctx context.Context, img cri.Image, show func(cri.Progress)) error {
+	l.log.InfoContext(ctx, "pull started", "digest", img.Digest, "bytes", img.Size(), "layers", len(img.Layers))
+	return l.keychain.Try(ctx, l.entry.Reference, func(c *cri.Credential) error {
+		var last cri.Progress
+		for p, err := range l.runtime.Pull(ctx, img, cri.PullOptions{
+			Name: l.entry.Name, Engine: l.options.Engine, Interval: lookInterval,
+			StallTimeout: l.options.StallTimeout.Duration, Credential: c,
+		}) {
+			last = p
+			show(p)
+			if err != nil {
+				l.recorder.PullEnded(last, cri.ReasonOf(err))
+				return err
+			}
+		}
+		l.recorder.PullEnded(last, "")
+		l.log.InfoContext(ctx, "pulled", "digest", img.Digest, "fetched", last.Bytes.Fetched, "present", last.Bytes.Present)
+		return nil
+	})
 }

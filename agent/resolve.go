@@ -3,16 +3,21 @@ package agent
 import (
 	"context"
 
+	"github.com/prewarm-dev/prewarm/agent/status"
 	"github.com/prewarm-dev/prewarm/cri"
 )
 
 // present looks for the image on the node: what is there and proven needs no registry, exactly as for a pod with pull
-// policy IfNotPresent.
+// policy IfNotPresent. That it is not there is told at once: the registry may take its time.
 func (l *life) present(ctx context.Context) (cri.Image, string, error) {
-	l.report(ctx, func(p *cri.Progress) {
+	l.report(ctx, func(p *status.ImageStatus) {
 		p.Phase, p.Reason, p.Message = cri.PhaseResolving, "", ""
 	})
-	return l.look(ctx)
+	img, check, err := l.look(ctx)
+	if err != nil && canAsk(err) {
+		l.report(ctx, func(p *status.ImageStatus) { p.Reason, p.Message = cri.ReasonOf(err), err.Error() })
+	}
+	return img, check, err
 }
 
 // look finds and proves what the runtime has under the reference.
@@ -27,12 +32,21 @@ func (l *life) look(ctx context.Context) (cri.Image, string, error) {
 
 // resolve asks the registry what the reference means now.
 func (l *life) resolve(ctx context.Context) (cri.Image, error) {
-	img, err := l.runtime.Resolve(ctx, l.entry.Reference)
+	img, err := l.ask(ctx)
 	if err != nil {
 		return img, err
 	}
-	l.report(ctx, func(p *cri.Progress) {
+	l.report(ctx, func(p *status.ImageStatus) {
 		p.Digest, p.Bytes = img.Digest, cri.Bytes{Total: img.Size()}
 	})
 	return img, nil
+}
+
+// ask asks the registry, with what it wants to know of us.
+func (l *life) ask(ctx context.Context) (img cri.Image, err error) {
+	err = l.keychain.Try(ctx, l.entry.Reference, func(c *cri.Credential) error {
+		img, err = l.runtime.Resolve(ctx, l.entry.Reference, c)
+		return err
+	})
+	return img, err
 }

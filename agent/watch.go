@@ -3,13 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/prewarm-dev/prewarm/cri"
 )
-
-// longestReconnect is the longest wait before a broken stream of events is asked for again.
-const longestReconnect = 10 * time.Second
 
 // watchRuntime passes on what happens in the runtime. Every new stream begins with an empty event, which makes every
 // image look for itself: what happened while there was no stream is seen then.
@@ -17,7 +13,7 @@ func (a *Agent) watchRuntime(ctx context.Context) <-chan cri.Event {
 	events := make(chan cri.Event)
 	a.wg.Go(func() {
 		for failures := 1; ctx.Err() == nil; failures++ {
-			for e, err := range a.Runtime.Events(ctx) {
+			for e, err := range a.runtime.Events(ctx) {
 				switch {
 				case errors.Is(err, errors.ErrUnsupported):
 					a.Logger.InfoContext(ctx, "images are verified on a timer only", "reason", err)
@@ -26,7 +22,7 @@ func (a *Agent) watchRuntime(ctx context.Context) <-chan cri.Event {
 					a.runtimeAway(ctx, err)
 				default:
 					if e == (cri.Event{}) { // the stream stands
-						a.Board.SetRuntime(a.Runtime.Info(), nil)
+						a.Board.SetRuntime(a.runtime.Info(), nil)
 						failures = 0
 					}
 					select {
@@ -35,7 +31,7 @@ func (a *Agent) watchRuntime(ctx context.Context) <-chan cri.Event {
 					}
 				}
 			}
-			wait(ctx, min(pause(max(1, failures), false)/2, longestReconnect))
+			wait(ctx, reconnectPause(max(1, failures)))
 		}
 	})
 	return events
@@ -46,17 +42,7 @@ func (a *Agent) runtimeAway(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	a.Board.SetRuntime(a.Runtime.Info(), err)
+	a.Board.SetRuntime(a.runtime.Info(), err)
 	a.Recorder.RuntimeReconnected()
 	a.Logger.WarnContext(ctx, "the runtime's events have ended", "error", err)
-}
-
-// wait waits, or less when ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
