@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/prewarm-dev/prewarm/agent/node"
+	"github.com/prewarm-dev/prewarm/cri"
+)
+
+// cleanupFlags are those of prewarm cleanup alone.
+type cleanupFlags struct {
+	node           nodeFlags
+	images, dryRun bool
+}
+
+func (a *app) cleanup(ctx context.Context, s *shared) *cobra.Command {
+	var f cleanupFlags
+	cmd := &cobra.Command{
+		Use:   "cleanup",
+		Short: "Take away what the agent left on this node",
+		Long: `Take away what the agent left on this node, so that it is as if there had been none: pins of images, kept partial
+downloads, and the labels of the Node. Images stay, unless --images is given; then those that the agent had pinned are
+removed, except those that a container was started from. Stop the agent first, or it puts everything back.
+
+It can be run again and again. With --dry-run it only says what it would do.
+
+` + exitCodes,
+		Example: `  prewarm cleanup --dry-run --node-name "$NODE_NAME"
+  prewarm cleanup --standalone --images`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: running(ctx, func(ctx context.Context, _ []string) error {
+			return a.runCleanup(ctx, s, &f)
+		}),
+	}
+	f.node.register(cmd)
+	cmd.Flags().BoolVar(&f.images, "images", false, "remove the images too that the agent had pinned and no container uses")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only say what would be done")
+	return cmd
+}
+
+// cleaned is what a clean-up did, or would do.
+type cleaned struct {
+	DryRun bool `json:"dryRun"`
+	// Pins are the image records whose pin was taken away, Leases the images whose partial downloads were dropped.
+	Pins   []string `json:"pins"`
+	Leases []string `json:"leases"`
+	// Removed are images, Kept those that a container uses.
+	Removed []string `json:"removedImages,omitempty"`
+	Kept    []string `json:"keptImages,omitempty"`
+	// Labels are those taken off the Node.
+	Labels []string `json:"labels"`
+}
+
+func (a *app) runCleanup(ctx context.Context, s *shared, f *cleanupFlags) (err error) {
+	if err := f.node.check(a.getenv); err != nil {
+		return err
+	}
+	log := s.logger(a.stderr, slog.LevelWarn)
+	rt, err := cri.Connect(ctx, s.options(log))
+	if err != nil {
+		return unreachable(err)
+	}
+	defer func() { err = errors.Join(err, rt.Close()) }()
+	done := cleaned{DryRun: f.dryRun, Pins: []string{}, Leases: []string{}, Labels: []string{}}
+	// Each part is done whatever became of the others; the label comes first, since pods choose by it.
+	err = errors.Join(f.clearNode(ctx, &done, log), f.clearRuntime(ctx, rt, &done))
+	if s.output.value == jsonl {
+		return errors.Join(err, json.NewEncoder(a.stdout).Encode(done))
+	}
+	return errors.Join(err, done.print(a.stdout))
+}
+
+// noObserver counts nothing.
+type noObserver struct{}
+
+// APIWrite implements node.Observer.
+func (noObserver) APIWrite(_, _ string) {}
+
+func (f *cleanupFlags) clearNode(ctx context.Context, done *cleaned, log *slog.Logger) error {
+	if f.node.standalone {
+		return nil
+	}
+	kubeconfig, err := restConfig(f.node.kubeconfig)
+	if err != nil {
+		return err
+	}
+	r, err := node.NewReporter(node.Options{
+		Config: kubeconfig, Node: f.node.name, UserAgent: "prewarm-cleanup", AskKubelet: false, Observer: noObserver{}, Problem: func(error) {}, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	labels, err := r.Clear(ctx, !f.dryRun)
+	if err == nil {
+		done.Labels = append(done.Labels, labels...)
+	}
+	return err
+}
+
+func (f *cleanupFlags) clearRuntime(ctx context.Context, rt *cri.Runtime, done *cleaned) error {
+	pins, err := rt.Pins(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range pins {
+		done.Pins = append(done.Pins, p.Name)
+	}
+	slices.Sort(done.Pins)
+	var errs []error
+	if !f.dryRun {
+		errs = append(errs, rt.Unpin(ctx, pins...))
+	}
+	leases, err := rt.DropLeases(ctx, func(image string) bool {
+		if f.dryRun {
+			done.Leases = append(done.Leases, image)
+		}
+		return f.dryRun
+	})
+	done.Leases = append(done.Leases, leases...)
+	errs = append(errs, err)
+	if f.images {
+		errs = append(errs, f.removeImages(ctx, rt, done))
+	}
+	return errors.Join(errs...)
+}
+
+// removeImages removes the images that were pinned: the pins of image IDs name them.
+func (f *cleanupFlags) removeImages(ctx context.Context, rt *cri.Runtime, done *cleaned) error {
+	used, err := rt.InUse(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range done.Pins {
+		switch {
+		case !strings.HasPrefix(id, "sha256:"):
+			continue
+		case used[id]:
+			done.Kept = append(done.Kept, id)
+			continue
+		case !f.dryRun:
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			err = rt.Remove(ctx, id)
+			cancel()
+		}
+		if err == nil {
+			done.Removed = append(done.Removed, id)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// print says what was done, a line for each thing.
+func (c cleaned) print(w io.Writer) error {
+	verb := func(done, would string) string {
+		if c.DryRun {
+			return "would " + would
+		}
+		return done
+	}
+	var lines []string
+	add := func(what string, of []string) {
+		for _, name := range of {
+			lines = append(lines, what+" "+name)
+		}
+	}
+	add(verb("removed label", "remove label"), c.Labels)
+	add(verb("unpinned", "unpin"), c.Pins)
+	add(verb("dropped the partial download of", "drop the partial download of"), c.Leases)
+	add(verb("removed image", "remove image"), c.Removed)
+	add("a container uses image", c.Kept)
+	if len(lines) == 0 {
+		lines = []string{"nothing of prewarm is here"}
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
