@@ -13,10 +13,10 @@ import (
 	"github.com/prewarm-dev/prewarm/integration/images"
 )
 
-// smallNode is a machine whose images lie on a file system of so many bytes.
-func smallNode(t *testing.T, bytes int64) (n *node, root string) {
+// smallNode is a machine whose images lie on a file system of so many bytes and files.
+func smallNode(t *testing.T, bytes, files int64) (n *node, root string) {
 	t.Helper()
-	root = harness.SmallFS(t, bytes)
+	root = harness.SmallFS(t, bytes, files)
 	c, err := harness.StartContainerd(t.Context(), filepath.Join(root, "c"), harness.ContainerdOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func smallNode(t *testing.T, bytes int64) (n *node, root string) {
 // Case 42 a and b: a pull that would leave too little for the kubelet is not begun, and the numbers are told; another image
 // that has room is pulled; when room is made the first is too.
 func TestADiskThatIsTooSmall(t *testing.T) {
-	n, root := smallNode(t, 100*mib)
+	n, root := smallNode(t, 100*mib, 10000)
 	// 4.8 times 10 MiB are needed, and 20 % of the disk must stay free.
 	ballast := filepath.Join(root, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 50*mib), 0o600); err != nil {
@@ -63,8 +63,8 @@ func TestADiskThatIsTooSmall(t *testing.T) {
 // Case 42 c: a disk that fills up in mid-pull, since the image unpacks to more than anybody thought, ends the pull with a
 // reason; nothing of ours keeps what it took, and it is not tried again at once.
 func TestADiskThatFillsUp(t *testing.T) {
-	n, _ := smallNode(t, 60*mib)
-	zeros := images.Spec{Layers: []images.LayerSpec{{Content: []images.Content{images.File("zeros", make([]byte, 80*mib))}}}}
+	n, _ := smallNode(t, 30*mib, 10000)
+	zeros := images.Spec{Layers: []images.LayerSpec{{Content: []images.Content{images.File("zeros", make([]byte, 40*mib))}}}}
 	_, ref := harness.Push(t, n.Registry, "lab/zeros:1", zeros)
 	n.configure(t, "zeros", ref)
 	a := n.start(t)
@@ -77,4 +77,16 @@ func TestADiskThatFillsUp(t *testing.T) {
 	if out := n.MustCtr(t, "leases", "ls", "-q") + n.MustCtr(t, "snapshots", "--snapshotter", n.Snapshotter, "ls"); strings.Contains(out, "prewarm/") || strings.Contains(out, "extract-") {
 		t.Errorf("something is kept:\n%s", out)
 	}
+}
+
+// Case 42 d: a file system can be full of files while it has bytes.
+func TestAFileSystemWithoutInodes(t *testing.T) {
+	n, _ := smallNode(t, 500*mib, 400)
+	var many []images.Content
+	for i := range 1000 {
+		many = append(many, images.File(fmt.Sprintf("many/%d", i), []byte("x")))
+	}
+	_, ref := harness.Push(t, n.Registry, "lab/many:1", images.Spec{Layers: []images.LayerSpec{{Content: many}}})
+	n.configure(t, "many", ref)
+	until(t, n.start(t), "many", "told that the disk is full", failed(cri.ReasonDiskFull))
 }

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prewarm-dev/prewarm/agent/status"
 	"github.com/prewarm-dev/prewarm/cri"
@@ -36,15 +37,19 @@ func TestAnAgentGoesOnWhereTheLastWasBrokenOff(t *testing.T) {
 				n.inMidLayer(t, slow, 3*mib)
 				end(t, a)
 				remove()
+				begun := time.Now()
 				b := n.start(t)
 				s := untilReady(t, b, "resume")[0]
+				took := time.Since(begun)
 				if s.Bytes.Present < 2*mib || s.Bytes.Fetched > slow.Size-2*mib {
 					t.Errorf("bytes of the second pull %+v: want what was there to count as present", s.Bytes)
 				}
 				total := img.Layers[0].Size + img.Layers[1].Size + slow.Size
-				if sent := n.Fetched(t, img.Layers...); sent > total+slack {
+				sent := n.Fetched(t, img.Layers...)
+				if sent > total+slack {
 					t.Errorf("the registry sent %d bytes in all, want at most %d", sent, total+slack)
 				}
+				t.Logf("%d bytes fetched again, ready %v after the new agent was started", sent-total, took)
 				leases := n.MustCtr(t, "leases", "ls", "-q")
 				if strings.Contains(leases, "prewarm/") || !strings.Contains(leases, "other/lease") {
 					t.Errorf("leases: %s, want the other's alone", leases)
@@ -76,10 +81,12 @@ func TestContainerdComesAndGoes(t *testing.T) {
 		t.Errorf("an image of which nothing is known is told to be lost: %+v", i)
 	}
 	remove()
+	begun := time.Now()
 	if err := n.Restart(harness.Deadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	untilReady(t, a, "first", "second")
+	t.Logf("%d bytes fetched again, ready %v after containerd was started", n.Fetched(t, img.Layers...)-img.Layers[0].Size, time.Since(begun))
 	if _, err := a.Until(harness.Deadline(t), "the runtime is back", func(s status.Snapshot) bool { return s.RuntimeError == "" && s.Ready }); err != nil {
 		t.Fatal(err)
 	}
