@@ -65,7 +65,7 @@ func (a *app) runPlan(ctx context.Context, s *shared, f *credentialFlags, args [
 	case s.output.value == jsonl:
 		err = v.JSON(a.stdout)
 	case len(args) > len(failed) || len(args) > 1:
-		err = v.Table(a.stdout)
+		err = v.Table(a.stdout, a.width())
 	}
 	return errors.Join(err, verdict(failed, len(args), s.output.value == text))
 }

@@ -68,7 +68,9 @@ func (a *agent) problem(t *testing.T, words ...string) {
 	t.Helper()
 	s := a.until(t, "there is a problem with the Node: "+words[0], func(s status.Snapshot) bool { return strings.Contains(s.NodeError, words[0]) })
 	hasWords(t, "nodeError", s.NodeError, words...)
-	hasWords(t, "the log", a.Log(), words...)
+	if err := a.UntilLog(deadline(t), words...); err != nil {
+		t.Error(err)
+	}
 }
 
 // writes is how many writes to the API server the agent has counted, whatever became of them.

@@ -21,7 +21,9 @@ func TestConfiguration(t *testing.T) {
 	words := []string{"config.yaml:5:5", "images[0].references", "is not a known field"}
 	s := a.until(t, "the configuration is refused", func(s status.Snapshot) bool { return s.Configuration.Error != "" })
 	hasWords(t, "status.configuration.error", s.Configuration.Error, words...)
-	hasWords(t, "the log", a.Log(), words...)
+	if err := a.UntilLog(deadline(t), words...); err != nil {
+		t.Error(err)
+	}
 	if s.Configuration.Generation != 0 || s.Configured || s.Ready {
 		t.Errorf("the state without a configuration: %+v", s)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prewarm-dev/prewarm/agent/status"
@@ -41,6 +42,19 @@ func (a *Agent) Status(ctx context.Context) (s status.Snapshot, err error) {
 		return s, fmt.Errorf("/v1/status: %d %s", code, body)
 	}
 	return s, json.Unmarshal([]byte(body), &s)
+}
+
+// UntilLog waits until all words have been logged: a log is read a moment after it was written.
+func (a *Agent) UntilLog(ctx context.Context, words ...string) error {
+	return Poll(ctx, func(context.Context) error {
+		log := a.Log()
+		for _, w := range words {
+			if !strings.Contains(log, w) {
+				return fmt.Errorf("the log does not say %q:\n%s", w, log)
+			}
+		}
+		return nil
+	})
 }
 
 // Until waits for a state and gives it.

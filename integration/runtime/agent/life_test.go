@@ -48,8 +48,8 @@ func TestImagesBecomeReady(t *testing.T) {
 	}
 	holdEvents(t, watched, "cpu", "gpu")
 	harness.Eventually(t, "the last change is on stdout", func() bool { return strings.Contains(lastLine(a.Stdout()), `"phase":"ready"`) })
-	if !strings.Contains(a.Log(), "prewarm.dev/image-ready=true") {
-		t.Errorf("the log does not say which labels a Node would get:\n%s", a.Log())
+	if err := a.UntilLog(harness.Deadline(t), "prewarm.dev/image-ready=true"); err != nil {
+		t.Error(err)
 	}
 	holdMetrics(t, a)
 	if out := n.MustCrictl(t, "ps", "-a", "-q") + n.MustCrictl(t, "pods", "-q"); out != "" {

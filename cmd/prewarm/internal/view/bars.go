@@ -63,7 +63,8 @@ func (b *Bars) End(r Result) {
 	b.shown = nil
 	label := b.label(b.ended)
 	b.mu.Unlock()
-	_, _ = io.WriteString(b, label+Summary(r, b.color)+"\n") // Close tells
+	width, _ := b.size.measure()
+	_, _ = io.WriteString(b, label+Summary(r, width-len(label), b.color)+"\n") // Close tells
 }
 
 // Write puts lines above the bars: those of a log, for example.
@@ -99,23 +100,27 @@ func (b *Bars) label(n int) string {
 	return fmt.Sprintf("[%d/%d] ", n, b.images)
 }
 
-// Summary says in one line how an image ended.
-func Summary(r Result, color bool) string {
-	word := string(r.Outcome)
-	if color {
-		word = paint(word)
-	}
+// Summary says in one line of a terminal of so many cells how an image ended; the digest is left out where it does not fit.
+func Summary(r Result, width int, color bool) string {
 	p := r.Progress
+	var rest []string
 	switch r.Outcome {
 	case Pulled:
-		return fmt.Sprintf("%s  %s  %s  %s, %s in %s", p.Reference, word, short(p.Digest), Size(p.Bytes.Total), fetchedOf(p), took(r.Took))
+		rest = []string{short(p.Digest), fmt.Sprintf("%s, %s in %s", Size(p.Bytes.Total), fetchedOf(p), took(r.Took))}
 	case Present:
-		return fmt.Sprintf("%s  %s  %s  %s", p.Reference, word, short(p.Digest), Size(p.Bytes.Total))
+		rest = []string{short(p.Digest), Size(p.Bytes.Total)}
+	case Failed:
+		rest = []string{string(p.Reason)}
 	case NotTried:
-		return p.Reference + "  " + word
-	default:
-		return fmt.Sprintf("%s  %s  %s", p.Reference, word, p.Reason)
 	}
+	line := func(word string) string { return strings.Join(append([]string{p.Reference, word}, rest...), "  ") }
+	if len(rest) > 1 && cells(line(string(r.Outcome))) > width {
+		rest = rest[1:]
+	}
+	if color {
+		return line(paint(string(r.Outcome)))
+	}
+	return line(string(r.Outcome))
 }
 
 // fetchedOf says how much was fetched; where the runtime tells no bytes, nothing is claimed.

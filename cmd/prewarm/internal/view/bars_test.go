@@ -222,11 +222,15 @@ func TestSummary(t *testing.T) {
 		ref + "  already present  sha256:6105d6cc76af  1.00 kB":                result(Present, ref, 0),
 		ref + "  not tried": result(NotTried, ref, 0),
 	} {
-		if got := Summary(r, false); got != want {
-			t.Errorf("%q, want %q", got, want)
+		for width, want := range map[int]string{
+			100: want, cells(want): want, cells(want) - 1: strings.Replace(want, "sha256:6105d6cc76af  ", "", 1),
+		} {
+			if got := Summary(r, width, false); got != want {
+				t.Errorf("%d cells: %q, want %q", width, got, want)
+			}
 		}
 	}
-	if got := Summary(result(Present, ref, 0), true); !strings.Contains(got, "\x1b[32malready present\x1b[0m") {
+	if got := Summary(result(Present, ref, 0), 73, true); !strings.Contains(got, "\x1b[32malready present\x1b[0m  sha256") {
 		t.Errorf("in colours: %q", got)
 	}
 }

@@ -3,7 +3,6 @@ package view
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 
@@ -52,28 +51,22 @@ func NewPlan(p cri.Plan, info cri.Info, errors []Failure) Plan {
 // JSON writes the plan as one object.
 func (p Plan) JSON(w io.Writer) error { return encoder(w).Encode(p) }
 
-// Table writes the plan for people. What is estimated is marked with ~.
-func (p Plan) Table(w io.Writer) error {
-	t := table(w) // its Flush tells of errors
-	row := func(cells ...string) {
-		if len(p.Errors) == 0 {
-			cells = cells[:6]
-		}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
-	}
-	row("REFERENCE", "DIGEST", "LAYERS", "SIZE", "FETCH", "UNPACK", "REASON", "MESSAGE")
+// Table writes the plan for people, for a terminal of width cells; 0 means that everything fits. What is estimated is
+// marked with ~.
+func (p Plan) Table(w io.Writer, width int) error {
+	t := table{head: []string{"REFERENCE", columnDigest, "LAYERS", "SIZE", "FETCH", "UNPACK", columnReason, columnMessage}}
 	planned := map[digest.Digest]bool{}
 	for _, i := range p.Images {
-		row(i.Image.Reference.String(), short(i.Image.Digest), layersOf(i, planned),
-			Size(i.Image.Size()), Size(i.Fetch), estimate(i.Unpack), "-", "-")
+		t.add(i.Image.Reference.String(), short(i.Image.Digest), layersOf(i, planned),
+			Size(i.Image.Size()), Size(i.Fetch), estimate(i.Unpack), "", "")
 	}
 	for _, f := range p.Errors {
-		row(f.Reference, "-", "-", "-", "-", "-", string(f.Reason), f.Message)
+		t.add(f.Reference, "", "", "", "", "", string(f.Reason), f.Message)
 	}
 	if len(p.Images) > 1 {
-		row("total", "-", "-", "-", Size(p.Fetch), estimate(p.Unpack), "-", "-")
+		t.add("total", "", "", "", Size(p.Fetch), estimate(p.Unpack), "", "")
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.write(w, width); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, p.notes())

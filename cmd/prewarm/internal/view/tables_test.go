@@ -97,7 +97,7 @@ func TestTableOfAPlan(t *testing.T) {
 	table := func(p Plan) string {
 		t.Helper()
 		var out bytes.Buffer
-		if err := p.Table(&out); err != nil {
+		if err := p.Table(&out, 0); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -139,7 +139,7 @@ Disk of /var/lib/containerd: 50.0 MB of 100 MB free now, ~50.0 MB after.
 	if got := table(NewPlan(unseen, cri.Info{}, nil)); !strings.Contains(got, "Disk: unknown") || !strings.Contains(got, "all count as missing") {
 		t.Errorf("a runtime that tells little: %s", got)
 	}
-	if err := NewPlan(unseen, cri.Info{}, nil).Table(broken{}); !errors.Is(err, errBroken) {
+	if err := NewPlan(unseen, cri.Info{}, nil).Table(broken{}, 0); !errors.Is(err, errBroken) {
 		t.Errorf("to a broken pipe: %v", err)
 	}
 }
