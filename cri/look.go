@@ -19,9 +19,9 @@ type sight struct {
 //
 // A layer whose chain ID is committed is done, whether or not its blob is there: a runtime that discards unpacked layers
 // has only the snapshot. Snapshots have parents, so the done layers are always the lowest ones, and only the first
-// that is not done has to be asked for. Bytes come from the runtime's list of running downloads; a layer that is
-// neither in that list nor stored waits. Of the stored layers the lowest that is not done is being unpacked while a
-// pull runs: the runtime unpacks in order, and begins as soon as the blob is there.
+// that is not done has to be asked for. Bytes come from the runtime's list of downloads. It puts all layers there at once
+// and runs a few at a time, so a layer of which no byte has come waits. Of the stored layers the lowest that is not done
+// is being unpacked while a pull runs: the runtime unpacks in order, and begins as soon as the blob is there.
 func (r *Runtime) look(ctx context.Context, img Image, known []sight, pulling bool) ([]sight, error) {
 	ctx = inNamespace(ctx)
 	seen := make([]sight, len(img.Layers))
@@ -40,6 +40,8 @@ func (r *Runtime) look(ctx context.Context, img Image, known []sight, pulling bo
 		l := img.Layers[i]
 		offset, running := downloads[l.Digest]
 		switch {
+		case running && offset == 0:
+			seen[i] = sight{state: LayerWaiting}
 		case running:
 			seen[i] = sight{here: min(offset, l.Size), state: LayerFetching}
 		case known != nil && !known[i].state.Before(LayerFetched):

@@ -50,6 +50,9 @@ func (a *app) runPlan(ctx context.Context, s *shared, f *credentialFlags, args [
 	var failed []view.Failure
 	for _, arg := range args {
 		img, err := resolve(ctx, rt, keychain, arg)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
 			failed = append(failed, view.NewFailure(view.Name(arg), err))
 			continue

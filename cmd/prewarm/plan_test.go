@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -63,6 +64,16 @@ func TestPlanOfARuntimeThatGoesAway(t *testing.T) {
 	f.verify["r.example/a:1"] = failure(cri.ReasonRuntimeUnavailable, "r.example/a:1", "connection closed", "check that the container runtime runs")
 	out := prewarm(t.Context(), f, "plan", "r.example/a:1")
 	if out.code != exitFailed || strings.Count(out.stderr, "connection closed") != 1 || out.stdout != "" {
+		t.Errorf("exit code %d, stderr %q, stdout %q", out.code, out.stderr, out.stdout)
+	}
+}
+
+func TestPlanIsInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	out := prewarm(ctx, newFake(t, "r.example/a:1"), "plan", "r.example/a:1", "r.example/b:1")
+	if out.code != exitInterrupted || out.stderr != "prewarm: interrupted\n" || out.stdout != "" {
 		t.Errorf("exit code %d, stderr %q, stdout %q", out.code, out.stderr, out.stdout)
 	}
 }

@@ -39,8 +39,9 @@ unpacked. An image that is there already costs no pull.
 
 On a terminal every layer has a bar. Otherwise there is a line per event, whose first word is resolving, verifying,
 pulling, layer, total, unpacking, ready, failed or skipped. With -o json every change is one JSON object on a line of its
-own: image, reference, digest, phase, reason, message, bytes {total, present, fetched}, rate (bytes/s), etaSeconds,
-layers [{digest, chainID, size, fetched, state}], startedAt, readyAt. Logs and errors go to stderr.
+own: image, reference, digest, phase, reason, message, progress (layers or unavailable), bytes {total, present, fetched},
+rate (bytes/s), etaSeconds, layers [{digest, chainID, size, fetched, state, since}], verified (how it was proven),
+startedAt, readyAt. Logs and errors go to stderr.
 
 One bad reference does not stop the others; a table at the end says what became of each.
 

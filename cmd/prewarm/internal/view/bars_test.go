@@ -230,7 +230,7 @@ func TestSummary(t *testing.T) {
 			}
 		}
 	}
-	if got := Summary(result(Present, ref, 0), 73, true); !strings.Contains(got, "\x1b[32malready present\x1b[0m  sha256") {
+	if got := Summary(result(Present, ref, 0), 76, true); !strings.Contains(got, "\x1b[32malready present\x1b[0m  sha256") {
 		t.Errorf("in colours: %q", got)
 	}
 }

@@ -49,6 +49,25 @@ r.example/failed:1   failed           -                    -        1.0s
   ImageNotFound: 404 (check the tag)
 r.example/last:1     not tried        -                    -        -
 `},
+		{failed, 60, `REFERENCE            RESULT           SIZE     TIME
+r.example/pulled:1   pulled           1.00 kB  1m23s
+r.example/present:1  already present  1.00 kB  0.0s
+r.example/failed:1   failed           -        1.0s
+  ImageNotFound: 404 (check the tag)
+r.example/last:1     not tried        -        -
+`},
+		{failed, 40, `REFERENCE
+  RESULT           SIZE     TIME
+r.example/pulled:1
+  pulled           1.00 kB  1m23s
+r.example/present:1
+  already present  1.00 kB  0.0s
+r.example/failed:1
+  failed           -        1.0s
+  ImageNotFound: 404 (check the tag)
+r.example/last:1
+  not tried        -        -
+`},
 	} {
 		var out bytes.Buffer
 		if err := Results(&out, slices.Concat(results, tc.more), tc.width); err != nil {
@@ -101,6 +120,20 @@ func TestTableOfAPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		return out.String()
+	}
+	var narrow bytes.Buffer
+	if err := NewPlan(planned(t), cri.Info{}, failed).Table(&narrow, 80); err != nil {
+		t.Fatal(err)
+	}
+	want80 := `REFERENCE           LAYERS                   SIZE     FETCH    UNPACK
+r.example/a:1       3 (2 missing)            1.50 MB  1.50 MB  ~4.20 MB
+r.example/b:1       3 (1 missing, 1 shared)  1.50 MB  500 kB   ~1.40 MB
+r.example/nosuch:1  -                        -        -        -
+  ImageNotFound: 404 (check the tag)
+total               -                        -        2.00 MB  ~5.60 MB
+`
+	if got, _, _ := strings.Cut(narrow.String(), "\nDisk"); got != want80 {
+		t.Errorf("on a terminal of 80 columns:\n%s\nwant:\n%s", got, want80)
 	}
 	want := `REFERENCE           DIGEST               LAYERS                   SIZE     FETCH    UNPACK    REASON         MESSAGE
 r.example/a:1       sha256:ca978112ca1b  3 (2 missing)            1.50 MB  1.50 MB  ~4.20 MB  -              -
