@@ -4,12 +4,11 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/prewarm-dev/prewarm/cri"
 	"github.com/prewarm-dev/prewarm/integration/harness"
@@ -44,25 +43,86 @@ func TestPullAsJSON(t *testing.T) {
 	o := n.run(t, "pull", "-o", "json", ref)
 	o.wants(t, 0, []string{`"phase":"resolving"`, `"etaSeconds":`, `"chainID":`, `"startedAt":`}, nil)
 	var last cri.Progress
-	for line := range strings.Lines(o.stdout) {
-		var p cri.Progress
-		if err := json.Unmarshal([]byte(line), &p); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
+	for _, p := range objects(t, o.stdout) {
 		if here := p.Bytes.Present + p.Bytes.Fetched; here < last.Bytes.Present+last.Bytes.Fetched || here > p.Bytes.Total || !cri.CanMove(last.Phase, p.Phase) {
 			t.Errorf("went from %s %+v to %s %+v", last.Phase, last.Bytes, p.Phase, p.Bytes)
 		}
+		if cmp.Equal(last, p) {
+			t.Errorf("a line tells no change: %+v", p)
+		}
 		last = p
 	}
-	if last.Phase != cri.PhaseReady || last.Bytes.Fetched != size(img) || last.Digest != img.Descriptor.Digest || last.ReadyAt.IsZero() {
-		t.Errorf("the last line is %+v", last)
+	if want := (cri.Bytes{Total: size(img), Fetched: size(img)}); last.Phase != cri.PhaseReady || last.Bytes != want ||
+		last.Digest != img.Descriptor.Digest || last.ReadyAt.IsZero() {
+		t.Errorf("the last line is %+v, want it ready with %+v", last, want)
 	}
+	for i, l := range last.Layers {
+		if want := img.Layers[i]; l.Digest != want.Digest || l.Size != want.Size || l.Fetched != want.Size || l.State != cri.LayerDone {
+			t.Errorf("layer %d of the last line is %+v, the manifest has %s, %d bytes", i, l, want.Digest, want.Size)
+		}
+	}
+}
+
+// A pull of what is there asks the registry what the reference means, and nothing else, and takes no time.
+func TestPullOfWhatIsThere(t *testing.T) {
+	n := newNode(t)
+	img, ref := n.Push(t, "lab/a:1", 415, 200*kib, 1*mib)
+	n.run(t, "pull", ref).wants(t, 0, nil, nil)
 	n.Registry.Forget()
-	o = n.run(t, "pull", "-o", "json", ref)
-	o.wants(t, 0, []string{`"phase":"ready"`}, nil)
-	if sent := n.Fetched(t, img.Layers...); sent != 0 {
-		t.Errorf("%d bytes were fetched though all was there", sent)
+	// Whoever fetched a blob would wait for it until the test's patience is over.
+	n.Registry.Inject(harness.GetBlob(""), harness.Hold(nil))
+	begun := time.Now()
+	o := n.run(t, "pull", "-o", "json", ref)
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v", took)
 	}
+	o.wants(t, 0, []string{`"already present"`}, nil)
+	lines := objects(t, o.stdout)
+	if last, want := lines[len(lines)-1], (cri.Bytes{Total: size(img), Present: size(img)}); last.Phase != cri.PhaseReady || last.Bytes != want {
+		t.Errorf("the last line is %+v, want it ready with %+v", last, want)
+	}
+	if blobs := n.Registry.Requests().Filter(harness.GetBlob("")); len(blobs) > 0 {
+		t.Errorf("blobs were asked for:\n%s", blobs)
+	}
+}
+
+// Only what is being fetched is said to be: containerd opens all downloads at once, and this one runs one at a time.
+func TestLayersThatWaitAreNotSaidToBeFetched(t *testing.T) {
+	n := newNode(t)
+	_, ref := n.Push(t, "lab/a:1", 418, 2*mib, 2*mib, 2*mib, 2*mib)
+	n.Registry.Inject(harness.GetBlob(""), harness.Rate(2*mib)) // each is seen: containerd tells of it when it has half of it
+	most := 0
+	for _, p := range objects(t, n.run(t, "pull", "-o", "json", ref).stdout) {
+		fetching := 0
+		for _, l := range p.Layers {
+			if l.State == cri.LayerFetching {
+				fetching++
+			}
+		}
+		most = max(most, fetching)
+	}
+	if most < 1 || most > 2 { // one ends while the next begins
+		t.Errorf("%d layers at once are said to be fetched, want 1 or 2", most)
+	}
+}
+
+// objects reads lines of JSON, in which nothing unknown may stand.
+func objects(t *testing.T, stdout string) []cri.Progress {
+	t.Helper()
+	var all []cri.Progress
+	for line := range strings.Lines(stdout) {
+		var p cri.Progress
+		d := json.NewDecoder(strings.NewReader(line))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&p); err != nil || d.More() {
+			t.Fatalf("%s: no JSON object on a line: %v", line, err)
+		}
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		t.Fatal("nothing was told")
+	}
+	return all
 }
 
 // In a pipe there are plain lines, and nothing of the libraries below on stderr.
@@ -86,9 +146,17 @@ func TestPlanIsWhatPullDoes(t *testing.T) {
 	n.Registry.Forget()
 	o := n.run(t, "plan", "-o", "json", first, second)
 	o.wants(t, 0, nil, nil)
-	var plan struct{ Fetch int64 }
+	var plan struct {
+		Fetch                 int64
+		UnpackEstimate        int64
+		Disk                  cri.Disk
+		DiskFreeAfterEstimate int64
+	}
 	if err := json.Unmarshal([]byte(o.stdout), &plan); err != nil {
 		t.Fatal(err)
+	}
+	if after := plan.Disk.Free - plan.Fetch - plan.UnpackEstimate; plan.Disk.Free <= 0 || plan.UnpackEstimate < plan.Fetch || plan.DiskFreeAfterEstimate != after {
+		t.Errorf("the disk before and after: %+v, want %d after", plan, after)
 	}
 	if sent := n.Fetched(t, append(one.Layers, two.Layers...)...); sent != 0 || plan.Fetch != two.Layers[1].Size {
 		t.Errorf("plan fetched %d bytes and says %d, want none and %d", sent, plan.Fetch, two.Layers[1].Size)
@@ -97,7 +165,7 @@ func TestPlanIsWhatPullDoes(t *testing.T) {
 	if sent := n.Fetched(t, two.Layers...); sent != plan.Fetch {
 		t.Errorf("pull fetched %d bytes, plan said %d", sent, plan.Fetch)
 	}
-	n.run(t, "plan", first, second).wants(t, 0, []string{"lab/two:1"}, nil)
+	n.run(t, "plan", first, second).wants(t, 0, []string{"REFERENCE", "UNPACK", second, "2 (0 missing)", "Disk of ", " free now, ~"}, nil)
 }
 
 // Ctrl-C ends a pull, and the next one goes on.
@@ -121,80 +189,4 @@ func TestInterrupt(t *testing.T) {
 	if sent := n.Fetched(t, img.Layers...); sent > size(img)+mib {
 		t.Errorf("%d bytes were fetched in all, of an image of %d", sent, size(img))
 	}
-}
-
-// On a terminal every layer has a bar; afterwards the terminal is as it was.
-func TestPullOnATerminal(t *testing.T) {
-	n := newNode(t)
-	img, ref := n.Push(t, "lab/a:1", 451, 200*kib, 3*mib)
-	n.Registry.Inject(harness.GetBlob(img.Layers[1].Digest), harness.Rate(2*mib))
-	for _, env := range []string{"COLOR=yes", "NO_COLOR=1"} {
-		cmd := n.command(t, "pull", ref)
-		cmd.Env = append(cmd.Env, "TERM=xterm-256color", env)
-		master, slave := terminal(t)
-		cmd.Stdout, cmd.Stderr = slave, slave
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		_ = slave.Close()
-		shown := make(chan string, 1)
-		go func() {
-			var all strings.Builder
-			buffer := make([]byte, 4096)
-			for {
-				k, err := master.Read(buffer)
-				all.Write(buffer[:k])
-				if err != nil { // the other side is closed
-					shown <- all.String()
-					return
-				}
-			}
-		}()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-		text := <-shown
-		for _, want := range []string{img.Layers[1].Digest.Encoded()[:12], "fetching", "[=", "total", "MB/s", "left"} {
-			if env == "COLOR=yes" && !strings.Contains(text, want) {
-				t.Errorf("%q was never shown: %q", want, text)
-			}
-		}
-		if colored := regexp.MustCompile(`\x1b\[\d+m`).MatchString(text); colored != (env == "COLOR=yes") {
-			t.Errorf("%s: colours: %v", env, colored)
-		}
-		if hidden, shown := strings.Count(text, "\x1b[?25l"), strings.Count(text, "\x1b[?25h"); hidden > shown {
-			t.Errorf("the cursor stays hidden: %q", text)
-		}
-		if !strings.HasSuffix(text, "\n") {
-			t.Errorf("the last line is not ended: %q", text)
-		}
-		n.MustCrictl(t, "rmi", ref)
-	}
-}
-
-// terminal opens a pseudo terminal of 100 columns and 30 rows.
-func terminal(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = master.Close() })
-	fd := int(master.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 100}); err != nil {
-		t.Fatal(err)
-	}
-	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return master, slave
 }

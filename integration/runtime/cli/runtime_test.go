@@ -3,6 +3,7 @@ package cli_test
 import (
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,17 +29,46 @@ func TestSocketsThatAreNone(t *testing.T) {
 		n.run(t, append(command, "--runtime-endpoint", "unix://"+web)...).wants(t, 3, nil, []string{web, "RuntimeUnsupported", "kubelet"})
 	}
 	n.run(t, "agent", "--standalone", "--listen", "127.0.0.1:0", "--runtime-endpoint", web).wants(t, 3, nil, []string{web, "RuntimeUnsupported"})
+}
+
+// Where no socket is named the well-known ones are tried, and each is named with what it said. The command runs in a root
+// of its own, since this machine may have such a socket.
+func TestNoSocketAnywhere(t *testing.T) {
+	n := &node{&harness.Machine{Containerd: &harness.Containerd{Dir: "/nonexistent"}}}
 	cmd := n.command(t, "pull", "a:1")
-	cmd.Env = nil // the well-known sockets are tried, of which this machine may have one
-	if o := finish(t, cmd, nil); o.code == 0 || o.code == 3 && !strings.Contains(o.stderr, "/run/containerd/containerd.sock") {
-		t.Errorf("exit code %d: %s; want every socket that was tried named", o.code, o.stderr)
+	binary, err := os.ReadFile(cmd.Path)
+	if err != nil {
+		t.Fatal(err)
 	}
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "prewarm"), binary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Path, cmd.Dir, cmd.Env = "/prewarm", "/", []string{}
+	cmd.SysProcAttr.Chroot = root
+	finish(t, cmd, nil).wants(t, 3, nil, []string{
+		"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock", "no such file or directory",
+		"--runtime-endpoint", "CONTAINER_RUNTIME_ENDPOINT",
+	})
 }
 
 func TestVersion(t *testing.T) {
 	n := &node{&harness.Machine{Containerd: &harness.Containerd{Dir: "/nonexistent"}}}
 	n.run(t, "version").wants(t, 0, []string{"prewarm ", "linux/"}, nil)
 	n.run(t, "version", "-o", "json").wants(t, 0, []string{`"version":"`, `"goVersion":"go1.`}, nil)
+}
+
+// A wrong command line says what is wrong with it and where help is; help has an example, and shells can complete.
+func TestCommandLine(t *testing.T) {
+	n := &node{&harness.Machine{Containerd: &harness.Containerd{Dir: "/nonexistent"}}}
+	n.run(t, "pull").wants(t, 2, nil, []string{"name at least one image reference", "prewarm pull --help"})
+	n.run(t, "plan", "-o", "yaml", "a:1").wants(t, 2, nil, []string{"valid is text, json"})
+	for _, command := range []string{"pull", "plan", "agent", "cleanup", "version"} {
+		n.run(t, command, "--help").wants(t, 0, []string{"Examples:\n  prewarm " + command}, nil)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		n.run(t, "completion", shell).wants(t, 0, []string{"prewarm", "__complete"}, nil)
+	}
 }
 
 // Cleanup takes everything away that an agent left, says what, and can be run again; images go only if that is asked for.
