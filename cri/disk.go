@@ -36,13 +36,13 @@ func (r *Runtime) disk(ctx context.Context) *Disk {
 	return &Disk{Path: path, Total: int64(st.Blocks) * st.Bsize, Free: int64(st.Bavail) * st.Bsize} //nolint:gosec // block counts fit
 }
 
-// free is how many bytes are free for images while a pull unpacks; 0 where that tells nothing, or cannot be seen.
+// free is how many bytes are free for images while a pull unpacks; unseen where that cannot be seen, or is not wanted.
 func (r *Runtime) free(ctx context.Context, p Progress) int64 {
 	if p.Phase != PhaseUnpacking {
-		return 0
+		return unseen
 	}
 	if d := r.disk(ctx); d != nil {
 		return d.Free
 	}
-	return 0
+	return unseen
 }

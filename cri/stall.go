@@ -12,7 +12,8 @@ const leastProgress = 64 << 10
 
 // liveliness tells whether a pull moves: by the bytes that arrive, by the states of layers, and while a layer is being
 // unpacked, of which the runtime tells nothing, by what is written to the file system of the images. Somebody else may
-// write there too; then a stall is seen later, which is better than to end an unpacking that goes well.
+// write there too; then a stall is seen later, which is better than to end an unpacking that goes well. Where that file
+// system cannot be seen, as from a pod that has only the socket, an unpacking is never taken for a stall.
 type liveliness struct {
 	timeout time.Duration
 	since   time.Time
@@ -28,15 +29,19 @@ func newLiveliness(timeout time.Duration, now time.Time) *liveliness {
 // watches reports whether there is anything to watch for.
 func (l *liveliness) watches() bool { return l.timeout > 0 }
 
-// alive takes a look at a pull in, and at what is free of the file system of the images (0: unknown).
+// unseen is what is free of a file system that cannot be seen.
+const unseen = -1
+
+// alive takes a look at a pull in, and at what is free of the file system of the images, in bytes.
 func (l *liveliness) alive(p Progress, free int64, now time.Time) bool {
 	states := make([]LayerState, len(p.Layers))
 	for i, layer := range p.Layers {
 		states[i] = layer.State
 	}
 	written := l.free - free
+	unpacks := p.Phase == PhaseUnpacking
 	if !slices.Equal(states, l.states) || p.Bytes.Fetched-l.fetched >= leastProgress ||
-		p.Phase == PhaseUnpacking && max(written, -written) >= leastProgress {
+		unpacks && (free == unseen || max(written, -written) >= leastProgress) {
 		l.states, l.fetched, l.free, l.since = states, p.Bytes.Fetched, free, now
 		return true
 	}
