@@ -14,6 +14,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// lastLook bounds the look at the end of a pull, which is also taken when we are told to stop: a runtime that hangs must not
+// keep us from that. A look takes about a millisecond.
+const lastLook = time.Second
+
 // Pull fetches and unpacks what is missing of an image. The sequence yields progress as it changes, at most once per
 // interval, and the last one when the pull has ended; an error comes last, with the progress that was reached. To stop
 // ranging, or to cancel ctx, cancels the pull. What has been fetched is kept for the next try.
@@ -82,7 +86,9 @@ func (r *Runtime) pullSeen(ctx context.Context, stop context.CancelCauseFunc, im
 
 // finish takes a last look and gives the lease up, unless there is something to keep for another try.
 func (r *Runtime) finish(ctx context.Context, img Image, t *tracker, seen []sight, lease leases.Lease, err error, yield func(Progress, error) bool) {
-	if next, lookErr := r.look(context.WithoutCancel(ctx), img, seen, err == nil); lookErr == nil {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	defer cancel()
+	if next, lookErr := r.look(last, img, seen, err == nil); lookErr == nil {
 		t.observe(next, time.Now())
 	}
 	if ReasonOf(err) == ReasonDigestMismatch {
