@@ -172,11 +172,26 @@ var worded = []struct { //nolint:gochecknoglobals // a constant table
 	{"504 gateway timeout", ReasonRegistryUnavailable},
 }
 
+// passing are words that tell of a layer which could not be unpacked that the node is at fault, not the layer: errors of its
+// file systems and its memory, and snapshots or content that somebody collected meanwhile.
+var passing = []string{ //nolint:gochecknoglobals // a constant table
+	"input/output error", "read-only file system", "cannot allocate memory", "too many open files", "resource busy",
+	"transport endpoint", "stale file handle", "not found", "no such file or directory", "context canceled", "signal: killed",
+}
+
+// unpacking are words of containerd about a layer that it could not unpack, or would not.
+var unpacking = []string{"failed to extract layer", "failed to apply"} //nolint:gochecknoglobals // a constant table
+
 // wordedReason judges by the words; "" where none is known. The daemon's own socket being away is not a registry's fault.
 func wordedReason(message string) Reason {
 	m := strings.ToLower(message)
 	if strings.Contains(m, "dial unix") || strings.Contains(m, "error reading from server") {
 		return ReasonRuntimeUnavailable
+	}
+	in := func(words string) bool { return strings.Contains(m, words) }
+	full := in("no space left on device") || in("disk quota exceeded")
+	if slices.ContainsFunc(unpacking, in) && slices.ContainsFunc(passing, in) && !full {
+		return ReasonPullFailed
 	}
 	i := slices.IndexFunc(worded, func(w struct {
 		words  string

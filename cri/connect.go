@@ -57,6 +57,8 @@ type Runtime struct {
 	images  runtimeapi.ImageServiceClient
 	// native is containerd's own API; nil where the runtime is not containerd.
 	native *containerd.Client
+	// lock is the open folder that is locked; nil while none is.
+	lock *os.File
 }
 
 // Connect finds the runtime's sockets, connects, and learns what the runtime can do. The error names every socket that
@@ -92,7 +94,7 @@ func Connect(ctx context.Context, o Options) (*Runtime, error) {
 
 // Close ends the connection.
 func (r *Runtime) Close() error {
-	var errs []error
+	errs := []error{r.unlock()}
 	for _, c := range r.conns {
 		errs = append(errs, c.Close())
 	}
@@ -182,9 +184,12 @@ func dial(ctx context.Context, endpoint string) (*grpc.ClientConn, error) {
 	}
 	retry := backoff.DefaultConfig
 	retry.BaseDelay, retry.MaxDelay = 100*time.Millisecond, 2*time.Second
-	conn, err := grpc.NewClient("unix://"+path,
+	// gRPC would take a path for a part of a URL, in which some characters mean something.
+	open := func(ctx context.Context, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", path) }
+	conn, err := grpc.NewClient("passthrough:///localhost", grpc.WithContextDialer(open),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: dialTimeout}),
+		grpc.WithChainUnaryInterceptor(bounded(callTimeout)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithDisableServiceConfig())
 	if err != nil {

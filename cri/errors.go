@@ -32,6 +32,7 @@ const (
 	ReasonRuntimeUnavailable  Reason = "RuntimeUnavailable" // the socket does not answer (any more)
 	ReasonRuntimeUnsupported  Reason = "RuntimeUnsupported" // the socket answers, but is no CRI
 	ReasonPermissionDenied    Reason = "PermissionDenied"   // the socket may not be opened
+	ReasonAnotherAgent        Reason = "AnotherAgent"       // another agent works with the runtime of this node
 	ReasonNotPresent          Reason = "NotPresent"         // the runtime does not have the image
 	ReasonNotUnpacked         Reason = "NotUnpacked"        // present, but a chain ID is not in the snapshotter
 	ReasonOtherImage          Reason = "OtherImage"         // present under this reference, but another image

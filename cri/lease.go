@@ -18,21 +18,59 @@ const (
 	byReference = "reference-"
 	// collectTimeout bounds a garbage collection that is waited for: gigabytes are unlinked in seconds.
 	collectTimeout = time.Minute
-	// leaseExpiry is how long a partial download is kept when nobody comes back for it.
-	leaseExpiry = 24 * time.Hour
+	// leaseExpiry is how long a partial download is kept when nobody comes back for it. Whoever does has at least half of it
+	// for a try.
+	leaseExpiry = 48 * time.Hour
+	// labelExpire is when containerd takes a lease for garbage (containerd docs/garbage-collection.md).
+	labelExpire = "containerd.io/gc.expire"
 )
 
 // hold makes the lease that keeps what a pull fetches: without it containerd drops a half layer, and the complete ones
-// beside it, within seconds of a cancelled pull. Its name is fixed, so that the next try, or the next process, finds
-// what the last one left.
+// beside it, within seconds of a cancelled pull. It is found by its owner, so that the next try, or the next process, goes on
+// with what the last one left. One that expires soon is replaced, since containerd cannot make a lease last longer.
 func (r *Runtime) hold(ctx context.Context, name string) (leases.Lease, error) {
-	l := leases.Lease{ID: leasePrefix + name}
-	_, err := r.native.LeasesService().Create(inNamespace(ctx),
-		leases.WithID(l.ID), leases.WithExpiration(leaseExpiry), leases.WithLabel(labelOwner, name))
-	if err != nil && !errdefs.IsAlreadyExists(err) {
-		return leases.Lease{}, r.runtimeError("lease "+l.ID, err)
+	fail := func(err error) (leases.Lease, error) { return leases.Lease{}, r.runtimeError("lease of "+name, err) }
+	ctx = inNamespace(ctx)
+	manager := r.native.LeasesService()
+	list, err := manager.List(ctx, fmt.Sprintf("labels.%q==%q", labelOwner, name))
+	if err != nil {
+		return fail(err)
+	}
+	now := time.Now()
+	for _, l := range list {
+		if expires, err := time.Parse(time.RFC3339, l.Labels[labelExpire]); err == nil && expires.Sub(now) > leaseExpiry/2 {
+			return l, nil
+		}
+	}
+	id := leasePrefix + name
+	if len(list) > 0 { // whose it still is
+		id += now.UTC().Format("@20060102T150405.000")
+	}
+	l, err := manager.Create(ctx, leases.WithID(id), leases.WithExpiration(leaseExpiry), leases.WithLabel(labelOwner, name))
+	if err != nil {
+		return fail(err)
+	}
+	for _, old := range list {
+		if err := r.inherit(ctx, l, old); err != nil {
+			return fail(err)
+		}
 	}
 	return l, nil
+}
+
+// inherit moves what a lease keeps to another one.
+func (r *Runtime) inherit(ctx context.Context, l, old leases.Lease) error {
+	manager := r.native.LeasesService()
+	resources, err := manager.ListResources(ctx, old)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	for _, kept := range resources {
+		if err := manager.AddResource(ctx, l, kept); err != nil && !errdefs.IsNotFound(err) {
+			return err
+		}
+	}
+	return r.release(ctx, old, false)
 }
 
 // release gives up the lease; what no image refers to is then garbage, which containerd collects when it next does so by
@@ -43,7 +81,7 @@ func (r *Runtime) release(ctx context.Context, l leases.Lease, now bool) error {
 	if now {
 		options, limit = append(options, leases.SynchronousDelete), collectTimeout
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := r.native.LeasesService().Delete(inNamespace(ctx), l, options...)
 	if err != nil && !errors.Is(err, errdefs.ErrNotFound) {
@@ -66,12 +104,12 @@ func (r *Runtime) DropLeases(ctx context.Context, keep func(image string) bool) 
 	var dropped []string
 	var errs []error
 	for _, l := range list {
-		image, ours := strings.CutPrefix(l.ID, leasePrefix)
+		image := l.Labels[labelOwner]
 		owner := image
 		if strings.HasPrefix(image, byReference) {
 			owner = ""
 		}
-		if !ours || keep(owner) {
+		if !strings.HasPrefix(l.ID, leasePrefix) || keep(owner) {
 			continue
 		}
 		if err := r.release(ctx, l, true); err != nil {

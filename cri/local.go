@@ -33,7 +33,8 @@ func (r *Runtime) Local(ctx context.Context, ref Reference) (Image, error) {
 		}
 		return Image{Reference: ref, Digest: repoDigest(img, ref), Config: digest.Digest(img.GetId())}, nil
 	}
-	nctx := inNamespace(ctx)
+	nctx, cancel := context.WithTimeout(inNamespace(ctx), callTimeout) // content is a stream, which has no time limit of its own
+	defer cancel()
 	record, err := r.native.ImageService().Get(nctx, ref.Canonical())
 	if errdefs.IsNotFound(err) {
 		return Image{}, notPresent(errors.New("the runtime has no image of this name"))
@@ -43,8 +44,13 @@ func (r *Runtime) Local(ctx context.Context, ref Reference) (Image, error) {
 	img, err := r.describe(nctx, ref, record.Target, r.native.ContentStore())
 	if errdefs.IsNotFound(err) {
 		return Image{}, notPresent(fmt.Errorf("the runtime has the name but not the manifest: %w", err))
+	} else if err != nil {
+		if ctx.Err() == nil && nctx.Err() != nil {
+			err = &Error{Reason: ReasonRuntimeUnavailable, Noun: ref.String(), Err: err, Remedy: remedies[ReasonRuntimeUnavailable]}
+		}
+		return Image{}, err
 	}
-	return img, err
+	return img, nil
 }
 
 // status asks CRI for the image of a reference; ErrNotPresent where there is none.

@@ -61,13 +61,12 @@ func (r *Runtime) pullSeen(ctx context.Context, stop context.CancelCauseFunc, im
 	for {
 		select {
 		case <-tick.C:
-			next, err := r.look(ctx, img, seen, true)
-			if err != nil { // the pull itself tells what is wrong with the runtime
+			changed := false
+			if next, err := r.look(ctx, img, seen, true); err != nil { // the pull itself tells what is wrong with the runtime
 				r.log.DebugContext(ctx, "no progress", "image", o.Name, "error", err)
-				continue
+			} else {
+				seen, changed = next, t.observe(next, time.Now())
 			}
-			seen = next
-			changed := t.observe(seen, time.Now())
 			if life.watches() && !life.alive(t.progress, r.free(ctx, t.progress), time.Now()) {
 				stop(life.stalled(t.progress)) // the request ends with this error
 			}
@@ -95,7 +94,7 @@ func (r *Runtime) finish(ctx context.Context, img Image, t *tracker, seen []sigh
 		r.dropSpoiled(ctx, err)
 	}
 	if err == nil || useless(ReasonOf(err)) {
-		if rerr := r.release(ctx, lease, err != nil); rerr != nil {
+		if rerr := r.release(context.WithoutCancel(ctx), lease, err != nil && ctx.Err() == nil); rerr != nil {
 			r.log.WarnContext(ctx, "lease stays until it expires", "lease", lease.ID, "error", rerr)
 		}
 	}

@@ -41,8 +41,8 @@ func TestTheLeaseOfAPull(t *testing.T) {
 	}
 	_, expiry, _ := strings.Cut(labels, "containerd.io/gc.expire=")
 	expiry, _, _ = strings.Cut(expiry, ",")
-	if end, err := time.Parse(time.RFC3339, expiry); err != nil || time.Until(end) < 12*time.Hour || time.Until(end) > 48*time.Hour {
-		t.Errorf("our lease ends at %q, want about a day from now", expiry)
+	if end, err := time.Parse(time.RFC3339, expiry); err != nil || time.Until(end) < 12*time.Hour || time.Until(end) > 72*time.Hour {
+		t.Errorf("our lease ends at %q, want about two days from now", expiry)
 	}
 	if after := r.leases(t); after["prewarm/resume"] == "" {
 		t.Errorf("the lease is gone with the pull that was broken off: %v", after)
@@ -87,5 +87,38 @@ func TestAnAbandonedPullLeavesNothing(t *testing.T) {
 	r.ctr(t, "leases", "rm", "--sync", "prewarm/resume")
 	if blobs := r.ctr(t, "content", "ls", "-q"); strings.TrimSpace(blobs) != "" || r.ingest(t) {
 		t.Errorf("left are blobs %s and downloads %s", blobs, r.ctr(t, "content", "active"))
+	}
+}
+
+// A lease that is about to end is replaced by one that keeps the same, so that a download that is tried for days, or runs long,
+// is not collected.
+func TestALeaseThatEndsSoonIsReplaced(t *testing.T) {
+	r := prepareResume(t, harness.ContainerdOptions{})
+	r.ctr(t, "leases", "create", "--id", "prewarm/resume", "--expires", "20h", "prewarm.dev/owner=resume")
+	first, cancel := context.WithCancel(deadline(t))
+	defer cancel()
+	last, _ := r.breakOff(first, t, cancel)
+	left := r.leases(t)
+	if len(left) != 1 || left["prewarm/resume"] != "" {
+		t.Fatalf("leases after a pull that was broken off: %v, want a new one alone", left)
+	}
+	for id, labels := range left {
+		if !strings.HasPrefix(id, "prewarm/resume@") || !strings.Contains(labels, "prewarm.dev/owner=resume") {
+			t.Errorf("lease %s with %s", id, labels)
+		}
+	}
+	// What it has inherited survives a garbage collection.
+	r.ctr(t, "leases", "create", "--id", "prewarm/soon", "--expires", "1s", "x=y")
+	for id := range left {
+		r.ctr(t, "leases", "create", "--id", "prewarm/older", "--expires", "20h", "prewarm.dev/owner=other")
+		r.ctr(t, "leases", "rm", "--sync", "prewarm/older")
+		if now := r.leases(t); now[id] == "" {
+			t.Errorf("the lease is gone: %v", now)
+		}
+	}
+	r.ctr(t, "leases", "rm", "prewarm/soon")
+	r.goOn(t, last)
+	if after := r.leases(t); len(after) != 0 {
+		t.Errorf("leases afterwards: %v, want none", after)
 	}
 }

@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -164,7 +165,7 @@ func TestLeasesThatNobodyNeedsAreDropped(t *testing.T) {
 	n := newNode(t, harness.ContainerdOptions{})
 	n.ctr(t, "leases", "create", "--id", "other/lease", "--expires", "1h", "owner=somebody")
 	for _, name := range []string{"prewarm/gone", "prewarm/kept", "prewarm/reference-0123456789ab"} {
-		n.ctr(t, "leases", "create", "--id", name, "--expires", "1h", "prewarm.dev/owner=x")
+		n.ctr(t, "leases", "create", "--id", name, "--expires", "1h", "prewarm.dev/owner="+strings.TrimPrefix(name, "prewarm/"))
 	}
 	dropped, err := n.cri.DropLeases(deadline(t), func(image string) bool { return image == "kept" || image == "" })
 	if d := cmp.Diff([]string{"gone"}, dropped); err != nil || d != "" {
