@@ -2,8 +2,8 @@ package credentials
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -34,6 +34,8 @@ type ECR struct {
 	client func(ctx context.Context, region string, fips bool) (tokens, error)
 	getenv func(string) string
 
+	flights flights[ecrAnswer]
+
 	mu    sync.Mutex
 	cache map[string]ecrAnswer
 }
@@ -52,7 +54,12 @@ func NewECR(getenv func(string) string) *ECR {
 	return &ECR{client: newECRClient, getenv: getenv, cache: map[string]ecrAnswer{}}
 }
 
+// newECRClient makes AWS's client. Its cache of tokens in a file of the home folder is turned off, for which there is only
+// this variable: it would leave secrets on a disk, and give a token again that was refused.
 func newECRClient(ctx context.Context, region string, fips bool) (tokens, error) {
+	if err := os.Setenv("AWS_ECR_DISABLE_CACHE", "true"); err != nil {
+		return nil, err
+	}
 	if fips {
 		return api.DefaultClientFactory{}.NewClientWithFipsEndpoint(ctx, region)
 	}
@@ -64,26 +71,47 @@ func (*ECR) Name() string { return "Amazon ECR" }
 
 // Find implements Source.
 func (e *ECR) Find(ctx context.Context, ref cri.Reference) ([]cri.Credential, error) {
-	registry, err := api.ExtractRegistry(ref.Host())
-	if err != nil { // it is no registry of ECR
+	registry, ok := ecrRegistry(ref.Host())
+	if !ok {
 		return nil, nil
 	}
 	if registry.Service == api.ServiceECRPublic && !e.hasIdentity() {
 		return nil, nil // the public registry wants nobody's name; it only limits the nameless more
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, ok := e.cache[ref.Host()]
-	if !ok || !time.Now().Before(a.until) {
-		a = e.ask(ctx, ref.Host(), registry)
-		if ctx.Err() == nil {
-			e.cache[ref.Host()] = a
+	a, err := e.flights.do(ctx, ref.Host(), func(ctx context.Context) (ecrAnswer, error) {
+		a, ok := e.kept(ref.Host())
+		if !ok {
+			a = e.ask(ctx, ref.Host(), registry)
+			e.keep(ctx, ref.Host(), a)
 		}
-	}
-	if a.err != nil {
-		return nil, a.err
+		return a, a.err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return []cri.Credential{a.credential}, nil
+}
+
+// ecrRegistry is the registry of a host; false where it is none of Amazon ECR, in whichever partition.
+func ecrRegistry(host string) (*api.Registry, bool) {
+	registry, err := api.ExtractRegistry(host)
+	return registry, err == nil
+}
+
+func (e *ECR) kept(host string) (ecrAnswer, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, ok := e.cache[host]
+	return a, ok && time.Now().Before(a.until)
+}
+
+// keep keeps an answer, unless it is only that the question was given up.
+func (e *ECR) keep(ctx context.Context, host string, a ecrAnswer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ctx.Err() == nil {
+		e.cache[host] = a
+	}
 }
 
 // hasIdentity reports whether this process was given AWS credentials, other than those of the machine.
@@ -104,7 +132,7 @@ func (e *ECR) ask(ctx context.Context, host string, registry *api.Registry) ecrA
 	auth, err := e.token(ctx, host, registry)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
-			err = errors.Join(cause, err)
+			err = fmt.Errorf("%w: %w", cause, err)
 		}
 		return ecrAnswer{err: fmt.Errorf("AWS gives no token: %w", err), until: time.Now().Add(ecrRetry)}
 	}
@@ -125,7 +153,10 @@ func (e *ECR) token(ctx context.Context, host string, registry *api.Registry) (*
 func (e *ECR) Refused(ref cri.Reference) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, ok := e.cache[ref.Host()]
+	a, ok := e.cache[ref.Host()]
+	if !ok || a.err != nil {
+		return false
+	}
 	delete(e.cache, ref.Host())
-	return ok
+	return true
 }

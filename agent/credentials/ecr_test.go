@@ -2,7 +2,12 @@ package credentials
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,9 +62,13 @@ func TestECR(t *testing.T) {
 		ecrHost: "eu-west-1 " + ecrHost,
 		"111122223333.dkr.ecr-fips.us-gov-west-1.amazonaws.com": "us-gov-west-1 fips 111122223333.dkr.ecr-fips.us-gov-west-1.amazonaws.com",
 		"111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn":      "cn-north-1 111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn",
-		"public.ecr.aws":                  "",
-		"registry.example":                "",
-		"ecr.eu-west-1.amazonaws.example": "",
+		"111122223333.dkr.ecr.us-iso-east-1.c2s.ic.gov":         "us-iso-east-1 111122223333.dkr.ecr.us-iso-east-1.c2s.ic.gov",
+		"111122223333.dkr.ecr.us-isob-east-1.sc2s.sgov.gov":     "us-isob-east-1 111122223333.dkr.ecr.us-isob-east-1.sc2s.sgov.gov",
+		"111122223333.dkr.ecr.eusc-de-east-1.amazonaws.eu":      "eusc-de-east-1 111122223333.dkr.ecr.eusc-de-east-1.amazonaws.eu",
+		"111122223333.dkr-ecr.us-west-2.on.aws":                 "us-west-2 111122223333.dkr-ecr.us-west-2.on.aws",
+		"public.ecr.aws":                                        "",
+		"registry.example":                                      "",
+		"ecr.eu-west-1.amazonaws.example":                       "",
 	} {
 		a := &aws{}
 		found, err := a.source(t).Find(t.Context(), parse(t, host+"/lab/a:1"))
@@ -112,6 +121,52 @@ func TestATokenIsKept(t *testing.T) {
 		time.Sleep(ecrRetry)
 		find(5)
 	})
+}
+
+// The pause after a failure holds also where the registry refuses what others gave.
+func TestARefusalDoesNotEndThePause(t *testing.T) {
+	t.Parallel()
+	a := &aws{err: errors.New("throttled")}
+	e, ref := a.source(t), parse(t, ecrHost+"/lab/a:1")
+	for range 3 {
+		if _, err := e.Find(t.Context(), ref); err == nil || e.Refused(ref) {
+			t.Errorf("%v", err)
+		}
+	}
+	if n := len(a.asked) / 2; n != 1 {
+		t.Errorf("AWS was asked %d times, want once", n)
+	}
+}
+
+// AWS's own client: it keeps no token in a file, and so does not give one again that was refused.
+func TestNoTokenIsLeftOnTheDisk(t *testing.T) {
+	given := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		given++
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		fmt.Fprintf(w, `{"authorizationData": [{"authorizationToken": %q, "expiresAt": %d, "proxyEndpoint": "https://%s"}]}`,
+			base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "AWS:token-%d", given)), time.Now().Add(12*time.Hour).Unix(), ecrHost)
+	}))
+	defer server.Close()
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	for name, value := range map[string]string{
+		"AWS_ECR_CACHE_DIR": home + "/.ecr", "AWS_ECR_DISABLE_CACHE": "", "AWS_ENDPOINT_URL_ECR": server.URL, "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key", "AWS_CONFIG_FILE": home + "/none", "AWS_SHARED_CREDENTIALS_FILE": home + "/none",
+	} {
+		t.Setenv(name, value)
+	}
+	e, ref := NewECR(os.Getenv), parse(t, ecrHost+"/lab/a:1")
+	for _, want := range []string{"AWS:token-1", "AWS:token-2"} {
+		found, err := e.Find(t.Context(), ref)
+		if err != nil || len(found) != 1 || users(found)[0] != want {
+			t.Errorf("%v, %v, want %s", users(found), err, want)
+		}
+		e.Refused(ref)
+	}
+	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
 }
 
 // Without credentials AWS's library may look for them for long.

@@ -1,12 +1,14 @@
 // Package credentials finds what registries want to know of who asks: in image pull secrets, from the kubelet's credential
-// provider plugins, and last of all nothing. It keeps no secret longer than it must, and shows none.
+// provider plugins, from Amazon ECR, and last of all nothing. It keeps no secret longer than it must, and shows none.
 package credentials
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,15 +31,27 @@ type Keychain struct {
 	log     *slog.Logger
 
 	mu sync.Mutex
-	// good is what a repository took last.
-	good map[string]cri.Credential
+	// good says what a repository took last.
+	good map[string]taken
 	// told are the errors of sources that have been logged, so that one that stays is told once.
 	told map[string]string
 }
 
 // NewKeychain tries the sources in this order, and then without credentials.
 func NewKeychain(log *slog.Logger, sources ...Source) *Keychain {
-	return &Keychain{sources: sources, log: log, good: map[string]cri.Credential{}, told: map[string]string{}}
+	return &Keychain{sources: sources, log: log, good: map[string]taken{}, told: map[string]string{}}
+}
+
+// taken says where a credential came from and which of that source it was. It does not keep the credential: one that its
+// source no longer gives, such as that of a secret that was changed or deleted, is not used again.
+type taken struct {
+	source Source
+	mark   [sha256.Size]byte
+}
+
+// fingerprint tells credentials apart.
+func fingerprint(c cri.Credential) [sha256.Size]byte {
+	return sha256.Sum256([]byte(c.Username + "\x00" + c.Password))
 }
 
 // attempts is one search for a credential that a registry takes.
@@ -53,17 +67,12 @@ type attempts struct {
 }
 
 // Try calls try with one credential after the other, and nil, for none, last, as long as the registry refuses them
-// (cri.ReasonUnauthorized): that one is wrong says nothing of the next, and a public image wants none. The one that was
-// taken before comes first. It gives the error of the last call; where all were refused it says which sources they are
-// from.
+// (cri.ReasonUnauthorized): that one is wrong says nothing of the next, and a public image wants none. The source of the
+// one that was taken before comes first, and in it that one. It gives the error of the last call; where all were refused it
+// says which sources they are from.
 func (k *Keychain) Try(ctx context.Context, ref cri.Reference, try func(*cri.Credential) error) error {
 	a := attempts{Keychain: k, ref: ref, try: try, tried: map[cri.Credential]bool{}}
-	if c, ok := k.lastGood(ref); ok {
-		if done, err := a.use("the last good one", c); done {
-			return err
-		}
-	}
-	for _, s := range k.sources {
+	for _, s := range k.order(ref) {
 		if done, err := a.source(ctx, s); done {
 			return err
 		}
@@ -81,12 +90,12 @@ func (a *attempts) source(ctx context.Context, s Source) (done bool, err error) 
 		found, err := s.Find(ctx, a.ref)
 		a.tell(ctx, s, err)
 		refused := false
-		for _, c := range found {
-			if a.tried[c] { // as the last good one, or by another source
+		for _, c := range a.goodFirst(a.ref, s, found) {
+			if a.tried[c] { // before, or of another source
 				refused = true
 				continue
 			}
-			if done, err := a.use(s.Name(), c); done {
+			if done, err := a.use(s, c); done {
 				return true, err
 			}
 			refused = true
@@ -99,16 +108,18 @@ func (a *attempts) source(ctx context.Context, s Source) (done bool, err error) 
 }
 
 // use tries one credential; done is false where the registry refused it.
-func (a *attempts) use(source string, c cri.Credential) (done bool, err error) {
+func (a *attempts) use(s Source, c cri.Credential) (done bool, err error) {
 	a.tried[c] = true
 	err = a.try(&c)
 	if cri.ReasonOf(err) == cri.ReasonUnauthorized {
-		a.forget(a.ref, c)
-		a.refused = append(a.refused, source)
+		a.forget(a.ref, taken{source: s, mark: fingerprint(c)})
+		if !slices.Contains(a.refused, s.Name()) {
+			a.refused = append(a.refused, s.Name())
+		}
 		return false, nil
 	}
 	if err == nil {
-		a.remember(a.ref, c)
+		a.remember(a.ref, taken{source: s, mark: fingerprint(c)})
 	}
 	return true, err
 }
@@ -130,8 +141,11 @@ func (a *attempts) fail(err error) error {
 	return e
 }
 
-// tell logs an error of a source, once for as long as it stays.
+// tell logs an error of a source, once for as long as it stays. That a question was given up is none.
 func (a *attempts) tell(ctx context.Context, s Source, err error) {
+	if ctx.Err() != nil {
+		return
+	}
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -143,27 +157,44 @@ func (a *attempts) tell(ctx context.Context, s Source, err error) {
 	a.told[key] = text
 	a.mu.Unlock()
 	if text != "" && text != before {
-		a.log.WarnContext(ctx, "a source of credentials fails; the others are tried", "from", s.Name(), "registry", a.ref.Host(), "error", err)
+		a.log.WarnContext(ctx, "a source of credentials has a problem; what else is known is tried", "from", s.Name(), "registry", a.ref.Host(), "error", err)
 	}
 }
 
-func (k *Keychain) lastGood(ref cri.Reference) (cri.Credential, bool) {
+// order gives the sources, that of the last good credential first.
+func (k *Keychain) order(ref cri.Reference) []Source {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c, ok := k.good[ref.Repository()]
-	return c, ok
+	good := k.good[ref.Repository()].source
+	if good == nil {
+		return k.sources
+	}
+	rest := slices.DeleteFunc(slices.Clone(k.sources), func(s Source) bool { return s == good })
+	return append([]Source{good}, rest...)
 }
 
-func (k *Keychain) remember(ref cri.Reference, c cri.Credential) {
+// goodFirst puts the last good one of a source's credentials first.
+func (k *Keychain) goodFirst(ref cri.Reference, s Source, found []cri.Credential) []cri.Credential {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.good[ref.Repository()] = c
+	good := k.good[ref.Repository()]
+	i := slices.IndexFunc(found, func(c cri.Credential) bool { return good == taken{source: s, mark: fingerprint(c)} })
+	if i < 1 {
+		return found
+	}
+	return append([]cri.Credential{found[i]}, slices.Delete(slices.Clone(found), i, i+1)...)
 }
 
-func (k *Keychain) forget(ref cri.Reference, c cri.Credential) {
+func (k *Keychain) remember(ref cri.Reference, t taken) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.good[ref.Repository()] == c {
+	k.good[ref.Repository()] = t
+}
+
+func (k *Keychain) forget(ref cri.Reference, t taken) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.good[ref.Repository()] == t {
 		delete(k.good, ref.Repository())
 	}
 }

@@ -2,8 +2,10 @@ package credentials
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -66,6 +68,72 @@ func TestTheLastGoodOneIsRemembered(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"y", "x"}, r.asked); d != "" {
 		t.Errorf("after it was revoked, asked:\n%s", d)
+	}
+}
+
+// Case 33: a secret that was changed is used at once, also where the registry would still take the old one; of one that was
+// deleted nothing is left.
+func TestASecretThatChangesOrGoes(t *testing.T) {
+	t.Parallel()
+	file := write(t, "")
+	k := keychain(&bytes.Buffer{}, NewSecret(file))
+	for _, password := range []string{"one", "two", ""} {
+		text := fmt.Sprintf(`{"auths": {"r.example": {"username": "u", "password": %q}}}`, password)
+		err := os.WriteFile(file, []byte(text), 0o600)
+		if password == "" {
+			err = os.Remove(file)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var used []string
+		if err := k.Try(t.Context(), parse(t, "r.example/a:1"), func(c *cri.Credential) error {
+			if c == nil {
+				c = &cri.Credential{}
+			}
+			used = append(used, c.Password)
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if d := cmp.Diff([]string{password}, used); d != "" {
+			t.Errorf("used:\n%s", d)
+		}
+	}
+}
+
+// The source whose credential was taken is asked first, so that those before it are not refused again and again.
+func TestTheSourceOfTheLastGoodOneComesFirst(t *testing.T) {
+	t.Parallel()
+	one, two := &source{name: "one", answers: [][]cri.Credential{{cred("x")}}}, &source{name: "two", answers: [][]cri.Credential{{cred("y")}}}
+	r := &registry{takes: map[string]bool{"y": true}}
+	k := keychain(&bytes.Buffer{}, one, two)
+	for range 2 {
+		if err := k.Try(t.Context(), parse(t, "r.example/a:1"), r.try); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff([]string{"x", "y", "y"}, r.asked); d != "" || one.finds != 1 {
+		t.Errorf("%d questions to the first, asked:\n%s", one.finds, d)
+	}
+	two.answers, r.takes, r.asked = [][]cri.Credential{nil}, map[string]bool{"x": true}, nil
+	if err := k.Try(t.Context(), parse(t, "r.example/a:1"), r.try); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"x"}, r.asked); d != "" {
+		t.Errorf("when it has nothing any more, asked:\n%s", d)
+	}
+}
+
+// That somebody gave up waiting is no fault of a source.
+func TestGivingUpIsNotTold(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var log bytes.Buffer
+	k := keychain(&log, &source{name: "one", err: context.Canceled})
+	if err := k.Try(ctx, parse(t, "r.example/a:1"), func(*cri.Credential) error { return context.Canceled }); !errors.Is(err, context.Canceled) || log.Len() > 0 {
+		t.Errorf("%v, told:\n%s", err, log.String())
 	}
 }
 

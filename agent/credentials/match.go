@@ -89,6 +89,8 @@ type entry struct {
 	credential cri.Credential
 	// unusable says why there is no credential in it; empty where there is one.
 	unusable string
+	// odd says what is strange about a credential that can be used.
+	odd string
 }
 
 // matching picks the entries for an image, the most specific first.

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +23,9 @@ const (
 	pluginGrace = time.Second
 	// shortestKeep is how long an answer must count to be kept at all: some providers say microseconds and mean never.
 	shortestKeep = time.Second
+	// firstPause and longestPause are how long a provider that failed for an image is not asked for it again; the pause
+	// doubles from failure to failure. It is shorter than the agent's own, so that each of its tries is a new question.
+	firstPause, longestPause = time.Second, time.Minute
 	// maxAnswer is how much a provider may say, in bytes.
 	maxAnswer = 1 << 20
 )
@@ -31,17 +36,28 @@ type Plugin struct {
 	name, path string
 	args, env  []string
 	images     []pattern
-	// keep is how long an answer is kept that says nothing of it.
-	keep time.Duration
+	// keep is how long an answer is kept that says nothing of it, and timeout how long one is waited for.
+	keep, timeout time.Duration
 
-	// mu is held while the program runs: several images of one registry want one answer.
-	mu    sync.Mutex
-	cache map[string]cachedAnswer
+	// flights are the questions being asked. Their key is the image, as for the kubelet: before the answer nobody knows
+	// for what else it will count, and an image whose question hangs must not hold up others.
+	flights flights[[]entry]
+
+	mu       sync.Mutex
+	cache    map[string]cachedAnswer
+	failures map[string]failure
+}
+
+// failure is why there was no answer, and until when there is no new question.
+type failure struct {
+	err   error
+	pause time.Duration
+	until time.Time
 }
 
 var _ Source = (*Plugin)(nil)
 
-// cachedAnswer is an answer and until when it counts.
+// cachedAnswer is an answer and until when it counts; zero where it is not kept.
 type cachedAnswer struct {
 	entries []entry
 	until   time.Time
@@ -62,20 +78,45 @@ func (p *Plugin) Find(ctx context.Context, ref cri.Reference) ([]cri.Credential,
 	if !p.isFor(ref) {
 		return nil, nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	entries, ok := p.kept(ref)
-	if !ok {
-		var err error
-		if entries, err = p.ask(ctx, ref); err != nil {
-			return nil, err
-		}
+	entries, err := p.flights.do(ctx, ref.Repository(), func(ctx context.Context) ([]entry, error) { return p.entries(ctx, ref) })
+	if err != nil {
+		return nil, err
 	}
 	var found []cri.Credential
 	for _, e := range matching(entries, ref) {
 		found = append(found, e.credential)
 	}
 	return found, nil
+}
+
+// entries are what was kept, else what the program answers now.
+func (p *Plugin) entries(ctx context.Context, ref cri.Reference) ([]entry, error) {
+	p.mu.Lock()
+	entries, ok := p.kept(ref)
+	failed := p.failures[ref.Repository()]
+	p.mu.Unlock()
+	if ok {
+		return entries, nil
+	}
+	if failed.err != nil && time.Now().Before(failed.until) {
+		return nil, failed.err
+	}
+	a, key, err := p.ask(ctx, ref)
+	if ctx.Err() != nil { // a question that was given up says nothing of the provider
+		return a.entries, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		pause := min(max(2*failed.pause, firstPause), longestPause)
+		p.failures[ref.Repository()] = failure{err: err, pause: pause, until: time.Now().Add(pause)}
+		return nil, err
+	}
+	delete(p.failures, ref.Repository())
+	if !a.until.IsZero() {
+		p.cache[key] = a
+	}
+	return a.entries, nil
 }
 
 func (p *Plugin) isFor(ref cri.Reference) bool {
@@ -103,7 +144,7 @@ func (p *Plugin) Refused(ref cri.Reference) bool {
 
 // keysOf are the keys under which an answer for an image may be kept.
 func keysOf(ref cri.Reference) []string {
-	return []string{keyImage + " " + ref.String(), keyRegistry + " " + ref.Host(), keyGlobal}
+	return []string{keyImage + " " + ref.Repository(), keyRegistry + " " + ref.Host(), keyGlobal}
 }
 
 func (p *Plugin) kept(ref cri.Reference) ([]entry, bool) {
@@ -127,32 +168,32 @@ type pluginAnswer struct {
 	} `json:"auth"`
 }
 
-// ask runs the program and keeps its answer.
-func (p *Plugin) ask(ctx context.Context, ref cri.Reference) ([]entry, error) {
+// ask runs the program, and gives its answer and the key under which to keep it. The image is named without its tag, as
+// the kubelet does (pkg/kubelet/images, EnsureImageExists).
+func (p *Plugin) ask(ctx context.Context, ref cri.Reference) (_ cachedAnswer, key string, _ error) {
 	question, err := json.Marshal(map[string]string{
-		"apiVersion": pluginAPIVersion, "kind": "CredentialProviderRequest", "image": ref.String(),
+		"apiVersion": pluginAPIVersion, "kind": "CredentialProviderRequest", "image": ref.Repository(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("question: %w", err)
+		return cachedAnswer{}, "", fmt.Errorf("question: %w", err)
 	}
 	out, err := p.run(ctx, question)
 	if err != nil {
-		return nil, err
+		return cachedAnswer{}, "", err
 	}
 	answer, err := parseAnswer(out)
 	if err != nil {
-		return nil, err
+		return cachedAnswer{}, "", err
 	}
 	entries, keep, err := answer.read(p.keep)
-	if err != nil {
-		return nil, err
-	}
+	key = map[string]string{
+		keyImage: keyImage + " " + ref.Repository(), keyRegistry: keyRegistry + " " + ref.Host(), keyGlobal: keyGlobal,
+	}[answer.CacheKeyType]
+	a := cachedAnswer{entries: entries}
 	if keep >= shortestKeep {
-		p.cache[map[string]string{
-			keyImage: keyImage + " " + ref.String(), keyRegistry: keyRegistry + " " + ref.Host(), keyGlobal: keyGlobal,
-		}[answer.CacheKeyType]] = cachedAnswer{entries: entries, until: time.Now().Add(keep)}
+		a.until = time.Now().Add(keep)
 	}
-	return entries, nil
+	return a, key, err
 }
 
 // parseAnswer reads an answer. Its errors say nothing of what is in it.
@@ -176,7 +217,8 @@ func (a pluginAnswer) read(keep time.Duration) (entries []entry, _ time.Duration
 			return nil, 0, errors.New("its answer has a cacheDuration that is no duration")
 		}
 	}
-	for key, c := range a.Auth {
+	for _, key := range slices.Sorted(maps.Keys(a.Auth)) { // always in one order, as in a secret
+		c := a.Auth[key]
 		if pattern, ok := parsePattern(key); ok {
 			entries = append(entries, entry{pattern: pattern, credential: cri.Credential{Username: c.Username, Password: c.Password}})
 		}
@@ -184,10 +226,11 @@ func (a pluginAnswer) read(keep time.Duration) (entries []entry, _ time.Duration
 	return entries, keep, nil
 }
 
-// run runs the program with a question on its standard input. When the time is up it is killed with all its children.
+// run runs the program with a question on its standard input. When the time is up it is killed with all its children; those
+// that it leaves behind are killed too, and its answer counts.
 // What it says on standard error is not passed on: there may be secrets in it.
 func (p *Plugin) run(ctx context.Context, question []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, pluginTimeout, fmt.Errorf("it did not answer within %v", pluginTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("it did not answer within %v", p.timeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.path, p.args...) //nolint:gosec // that is what the kubelet's configuration is for
 	cmd.Env = p.env
@@ -198,12 +241,15 @@ func (p *Plugin) run(ctx context.Context, question []byte) ([]byte, error) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = pluginGrace
 	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // mostly nobody is left
+	}
 	switch {
 	case out.exceeded:
 		return nil, fmt.Errorf("it answered with more than %d bytes", maxAnswer)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case err != nil:
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // which says that it ended well, and a child held its output
 		return nil, fmt.Errorf("it failed: %w", err)
 	default:
 		return out.buffer.Bytes(), nil

@@ -88,7 +88,7 @@ func TestAProviderIsAskedAsTheKubeletAsks(t *testing.T) {
 		t.Fatalf("found %v, %v", users(found), err)
 	}
 	question, err := os.ReadFile(filepath.Join(p.dir, "question"))
-	want := `{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"` + ecrHost + `/lab/a:1","kind":"CredentialProviderRequest"}`
+	want := `{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"` + ecrHost + `/lab/a","kind":"CredentialProviderRequest"}` // without the tag, as the kubelet
 	if err != nil || string(question) != want {
 		t.Errorf("question %s, %v; want %s", question, err, want)
 	}
@@ -150,6 +150,7 @@ func TestAProviderThatFails(t *testing.T) {
 			p := newProvider(t, script)
 			source := p.one(t)
 			for range 2 {
+				clear(source.failures) // how soon it is asked again, TestAProviderThatFailsIsAskedAgain holds
 				found, err := source.Find(t.Context(), parse(t, ecrHost+"/lab/a:1"))
 				if err == nil || len(found) != 0 || strings.Contains(err.Error(), "topsecret") {
 					t.Errorf("%v, %v", users(found), err)
@@ -166,20 +167,156 @@ func TestAProviderThatFails(t *testing.T) {
 	}
 }
 
-// Case 30 c: one that hangs is killed, with its children.
+// Case 30 b: a failure is no answer. The next try asks again, after a pause that grows, and a success ends it.
+func TestAProviderThatFailsIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProvider(t, `[ -e $(dirname $0)/works ] || exit 1; `+answer(`"cacheKeyType": "Registry", "cacheDuration": "0s", `+auth))
+		source, ref := p.one(t), parse(t, ecrHost+"/lab/a:1")
+		find := func(calls int, works bool) {
+			t.Helper()
+			if found, err := source.Find(t.Context(), ref); (err == nil) != works || (len(found) == 1) != works || p.calls(t) != calls {
+				t.Errorf("%v, %v after %d calls, want %d", users(found), err, p.calls(t), calls)
+			}
+		}
+		calls := 0
+		for pause := firstPause; pause <= 2*longestPause; pause *= 2 {
+			calls++
+			find(calls, false)
+			time.Sleep(min(pause, longestPause) - time.Millisecond)
+			find(calls, false) // not in a hot loop
+			time.Sleep(time.Millisecond)
+		}
+		if _, err := source.Find(t.Context(), parse(t, ecrHost+"/lab/b:1")); err == nil || p.calls(t) != calls+1 {
+			t.Errorf("another image: %v after %d calls, want a question of its own", err, p.calls(t))
+		}
+		if err := os.WriteFile(filepath.Join(p.dir, "works"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		find(calls+2, true)
+		if err := os.Remove(filepath.Join(p.dir, "works")); err != nil {
+			t.Fatal(err)
+		}
+		find(calls+3, false)
+		time.Sleep(firstPause)
+		find(calls+4, false)
+	})
+}
+
+// Case 30 a, through the keychain: that an answer was good is no reason to keep it for longer than the provider says.
+func TestAGoodAnswerIsKeptNoLonger(t *testing.T) {
+	t.Parallel()
+	for duration, want := range map[string]int{"0s": 10, "21.6us": 10, "-1h": 10, "12h": 1} {
+		t.Run(duration, func(t *testing.T) {
+			t.Parallel()
+			p := newProvider(t, answer(fmt.Sprintf(`"cacheKeyType": "Registry", "cacheDuration": %q, `, duration)+auth))
+			k := keychain(&bytes.Buffer{}, p.one(t))
+			r := &registry{takes: map[string]bool{"AWS": true}}
+			for range 10 {
+				if err := k.Try(t.Context(), parse(t, ecrHost+"/lab/a:1"), r.try); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := p.calls(t); n != want || len(r.asked) != 10 {
+				t.Errorf("%d calls, want %d, for %d tries", n, want, len(r.asked))
+			}
+		})
+	}
+}
+
+// Case 30 c: one that hangs is killed, with its children, when its time is up.
 func TestAProviderThatHangsIsKilled(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, `sleep 1000 & echo $! > `+"$(dirname $0)/child\nwait")
 	source := p.one(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	if source.timeout != time.Minute {
+		t.Errorf("it has %v, the kubelet gives a minute", source.timeout)
+	}
+	source.timeout = time.Second
 	begun := time.Now()
-	if found, err := source.Find(ctx, parse(t, ecrHost+"/lab/a:1")); err == nil || len(found) != 0 {
+	found, err := source.Find(t.Context(), parse(t, ecrHost+"/lab/a:1"))
+	if err == nil || len(found) != 0 || !strings.Contains(err.Error(), "did not answer within 1s") {
 		t.Errorf("%v, %v", users(found), err)
 	}
 	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
+	p.childEnds(t)
+}
+
+// One that answers and leaves a child behind, which holds its output: the answer counts, and the child is killed.
+func TestAProviderThatLeavesAChild(t *testing.T) {
+	t.Parallel()
+	for name, redirect := range map[string]string{"with its output": "", "silent": " > /dev/null 2>&1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProvider(t, "sleep 1000"+redirect+" & echo $! > $(dirname $0)/child\n"+answer(`"cacheKeyType": "Registry", `+auth))
+			if found, err := p.one(t).Find(t.Context(), parse(t, ecrHost+"/lab/a:1")); err != nil || len(found) != 1 {
+				t.Errorf("%v, %v", users(found), err)
+			}
+			p.childEnds(t)
+		})
+	}
+}
+
+// Case 30 c: an image whose question hangs holds up no other; those who ask for the same image wait for one answer.
+func TestQuestionsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t, `case "$(cat $(dirname $0)/question)" in *slow*) echo > $(dirname $0)/begun; read line < $(dirname $0)/gate;; esac; `+
+		answer(`"cacheKeyType": "Image", `+auth))
+	gate := filepath.Join(p.dir, "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source := p.one(t)
+	results := make(chan error, 4)
+	for range cap(results) {
+		go func() {
+			found, err := source.Find(t.Context(), parse(t, ecrHost+"/lab/slow:1"))
+			if err == nil && len(found) != 1 {
+				err = fmt.Errorf("found %v", users(found))
+			}
+			results <- err
+		}()
+	}
+	until(t, "the slow one has begun", func() bool {
+		_, err := os.Stat(filepath.Join(p.dir, "begun"))
+		return err == nil
+	})
+	if found, err := source.Find(t.Context(), parse(t, ecrHost+"/lab/fast:1")); err != nil || len(found) != 1 {
+		t.Errorf("another image: %v, %v", users(found), err)
+	}
+	if err := os.WriteFile(gate, []byte("go\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range cap(results) {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := p.calls(t); n != 2 {
+		t.Errorf("%d calls, want one for each image", n)
+	}
+}
+
+// A question that was given up is no failure of the provider: the next is asked at once.
+func TestAQuestionThatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t, answer(`"cacheKeyType": "Registry", `+auth))
+	source := p.one(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if found, err := source.Find(ctx, parse(t, ecrHost+"/lab/a:1")); err == nil || len(found) != 0 {
+		t.Errorf("%v, %v", users(found), err)
+	}
+	if found, err := source.Find(t.Context(), parse(t, ecrHost+"/lab/a:1")); err != nil || len(found) != 1 {
+		t.Errorf("%v, %v", users(found), err)
+	}
+}
+
+// childEnds waits until the child whose number the script wrote is gone.
+func (p plugin) childEnds(t *testing.T) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.dir, "child"))
 	if err != nil {
 		t.Fatal(err)
@@ -188,15 +325,21 @@ func TestAProviderThatHangsIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	until(t, "its child has ended", func() bool { return gone(t, child) })
+}
+
+// until waits for an event.
+func until(t *testing.T, what string, happened func() bool) {
+	t.Helper()
 	deadline := time.NewTimer(10 * time.Second)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for !gone(t, child) {
+	for !happened() {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatal("its child still runs")
+			t.Fatalf("waited in vain until %s", what)
 		}
 	}
 }
@@ -240,6 +383,7 @@ func TestTheFileOfProviders(t *testing.T) {
 	for provider, says := range map[string]string{
 		"{name: ../provider, " + rest + "}":                                                 "plain file name",
 		"{name: '', " + rest + "}":                                                          "plain file name",
+		"{name: 'a b', " + rest + "}":                                                       "plain file name",
 		"{name: missing, " + rest + "}":                                                     "no such file",
 		"{name: text, " + rest + "}":                                                        "is no program",
 		"{name: provider, " + strings.ReplaceAll(rest, "/v1", "/v1alpha1") + "}":            "v1alpha1",
@@ -254,6 +398,11 @@ func TestTheFileOfProviders(t *testing.T) {
 		if sources := p.load(t, &log); len(sources) != 0 || !strings.Contains(log.String(), says) {
 			t.Errorf("%s: %d providers, and %q is not said:\n%s", provider, len(sources), says, log.String())
 		}
+	}
+	p.configure(t, "{name: provider, "+rest+"}\n  - {name: provider, "+rest+"}")
+	var log bytes.Buffer
+	if sources := p.load(t, &log); len(sources) != 1 || !strings.Contains(log.String(), "given twice") {
+		t.Errorf("one that is given twice: %d providers:\n%s", len(sources), log.String())
 	}
 	for text, says := range map[string]string{
 		"": "is empty", "[": "yaml", "apiVersion: v2\nkind: CredentialProviderConfig\n": `"v2"`,

@@ -59,8 +59,13 @@ func NewPlugins(configFile, binDir string, log *slog.Logger) ([]Source, error) {
 		return nil, fmt.Errorf("credential providers: %s: apiVersion %q and kind %q: only %s %s is known", configFile, c.APIVersion, c.Kind, configAPIVersion, configKind)
 	}
 	var sources []Source
+	names := map[string]bool{}
 	for i, o := range c.Providers {
 		p, err := newPlugin(o, binDir)
+		if err == nil && names[o.Name] {
+			err = fmt.Errorf("name %q is given twice: the first one counts", o.Name)
+		}
+		names[o.Name] = true
 		if err != nil {
 			log.Warn("a credential provider is left out", "file", configFile, "provider", i, "name", o.Name, "error", err)
 			continue
@@ -83,8 +88,8 @@ func decodeStrictly(data []byte, to any) error {
 // newPlugin checks a provider's options and finds its program.
 func newPlugin(o pluginOptions, binDir string) (*Plugin, error) {
 	switch {
-	case o.Name == "" || o.Name != filepath.Base(o.Name) || o.Name == "." || o.Name == "..":
-		return nil, fmt.Errorf("name %q is not a plain file name", o.Name)
+	case o.Name == "" || o.Name != filepath.Base(o.Name) || o.Name == "." || o.Name == ".." || strings.ContainsAny(o.Name, " \t\n"):
+		return nil, fmt.Errorf("name %q is not a plain file name: write that of a program in %s", o.Name, binDir)
 	case o.APIVersion != pluginAPIVersion:
 		return nil, fmt.Errorf("apiVersion %q is not one that is spoken here: only %s is", o.APIVersion, pluginAPIVersion)
 	case o.TokenAttributes != nil:
@@ -92,7 +97,7 @@ func newPlugin(o pluginOptions, binDir string) (*Plugin, error) {
 	case len(o.MatchImages) == 0:
 		return nil, errors.New("matchImages is empty: name the registries it is for")
 	}
-	p := &Plugin{name: o.Name, path: filepath.Join(binDir, o.Name), args: o.Args, cache: map[string]cachedAnswer{}}
+	p := &Plugin{name: o.Name, path: filepath.Join(binDir, o.Name), args: o.Args, timeout: pluginTimeout, cache: map[string]cachedAnswer{}, failures: map[string]failure{}}
 	for _, m := range o.MatchImages {
 		pattern, ok := parsePattern(m)
 		if !ok {
@@ -106,10 +111,10 @@ func newPlugin(o pluginOptions, binDir string) (*Plugin, error) {
 	}
 	info, err := os.Stat(p.path)
 	if err != nil {
-		return nil, fmt.Errorf("its program: %w", err)
+		return nil, fmt.Errorf("name %q: put the program into the folder of --image-credential-provider-bin-dir: %w", o.Name, err)
 	}
 	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return nil, fmt.Errorf("%s is no program", p.path)
+		return nil, fmt.Errorf("name %q: %s is no program: make it executable", o.Name, p.path)
 	}
 	p.env = os.Environ()
 	for _, e := range o.Env {

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/prewarm-dev/prewarm/cri"
@@ -34,7 +36,7 @@ func (s Secret) Name() string { return "secret " + s.path }
 // Refused implements Source: the file says the same until somebody changes it.
 func (Secret) Refused(cri.Reference) bool { return false }
 
-// Find implements Source.
+// Find implements Source. What is odd in an entry that can be used is told too.
 func (s Secret) Find(_ context.Context, ref cri.Reference) ([]cri.Credential, error) {
 	data, err := readSecret(s.path)
 	if err != nil {
@@ -47,11 +49,12 @@ func (s Secret) Find(_ context.Context, ref cri.Reference) ([]cri.Credential, er
 	var found []cri.Credential
 	var problems []error
 	for _, e := range matching(entries, ref) {
-		if e.unusable != "" {
-			problems = append(problems, fmt.Errorf("the entry for %s %s", e.pattern.host, e.unusable))
-			continue
+		if problem := e.unusable + e.odd; problem != "" {
+			problems = append(problems, fmt.Errorf("the entry for %s %s", e.pattern.host, problem))
 		}
-		found = append(found, e.credential)
+		if e.unusable == "" {
+			found = append(found, e.credential)
+		}
 	}
 	return found, errors.Join(problems...)
 }
@@ -89,6 +92,7 @@ func parseDockerConfig(data []byte) ([]entry, error) {
 	}
 	auths := map[string]dockerEntry{}
 	var entries []entry
+	store := false
 	if _, flat := top["auths"]; !flat && top["credHelpers"] == nil && top["credsStore"] == nil {
 		if json.Unmarshal(data, &auths) != nil {
 			return nil, errors.New("has neither auths nor registries: make it with kubectl create secret docker-registry")
@@ -102,36 +106,46 @@ func parseDockerConfig(data []byte) ([]entry, error) {
 		if json.Unmarshal(data, &file) != nil {
 			return nil, errors.New("has auths of another form than docker login writes")
 		}
-		auths = file.Auths
-		for host := range file.CredHelpers {
+		auths, store = file.Auths, file.CredsStore != ""
+		for _, host := range slices.Sorted(maps.Keys(file.CredHelpers)) {
 			if p, ok := parsePattern(host); ok {
 				entries = append(entries, entry{pattern: p, unusable: "names a credential helper, which is not run here: put the credentials themselves into the secret"})
 			}
 		}
 	}
-	for key, e := range auths {
+	// In the order of their names: a registry that is written in two ways is two entries, and which is first must not change.
+	for _, key := range slices.Sorted(maps.Keys(auths)) {
 		if p, ok := parsePattern(key); ok {
-			entries = append(entries, e.entry(p))
+			entries = append(entries, auths[key].entry(p, store))
 		}
 	}
 	return entries, nil
 }
 
-// entry finds the credential. The encoded form counts, where there are both: it is what docker login writes.
-func (e dockerEntry) entry(p pattern) entry {
-	out := entry{pattern: p, credential: cri.Credential{Username: e.Username, Password: e.Password}}
-	switch {
-	case e.Auth != "":
-		username, password, ok := decodeAuth(e.Auth)
-		out.credential = cri.Credential{Username: username, Password: password}
-		if !ok {
-			out.credential, out.unusable = cri.Credential{}, "has an auth that is not the base64 of username:password"
+// entry finds the credential. The encoded form counts, where there are both: it is what docker login writes. store says
+// that the file names a credential store, which is where the credentials of an empty entry are.
+func (e dockerEntry) entry(p pattern, store bool) entry {
+	out := entry{pattern: p}
+	username, password := e.Username, e.Password
+	if e.Auth != "" {
+		var ok bool
+		if username, password, ok = decodeAuth(e.Auth); !ok {
+			out.unusable = "has an auth that is not the base64 of username:password"
+			return out
 		}
-	case e.Username != "" && e.Password != "":
-	case e.IdentityToken != "":
+	}
+	switch {
+	case e.IdentityToken != "" && password == "": // az acr login and others write an auth without a password beside it
 		out.unusable = "has an identity token, which is not supported: use a username and a password"
-	default:
+	case e.Auth == "" && (username == "" || password == "") && store:
+		out.unusable = "is empty: a credential store has the credentials, which is not asked here: put them into the secret"
+	case e.Auth == "" && (username == "" || password == ""):
 		out.unusable = "is empty"
+	default:
+		out.credential = cri.Credential{Username: username, Password: password}
+		if e.Username != "" && e.Username != username || e.Password != "" && e.Password != password {
+			out.odd = "has another username or password than its auth; the auth counts"
+		}
 	}
 	return out
 }

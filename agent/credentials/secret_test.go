@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -79,11 +80,13 @@ func TestEntries(t *testing.T) {
 		"without padding":         {fmt.Sprintf(`{"auth": %q}`, strings.TrimRight(b64([]byte("user:pw12")), "=")), "user:pw12"},
 		"broken into lines":       {fmt.Sprintf(`{"auth": %q}`, b64([]byte("user:pw"))[:4]+"\n"+b64([]byte("user:pw"))[4:]), "user:pw"},
 		"plain":                   {`{"username": "plainuser", "password": "plain-pw"}`, "plainuser:plain-pw"},
-		"both":                    {fmt.Sprintf(`{"auth": %q, "username": "other", "password": "other"}`, b64([]byte("user:pw"))), "user:pw"},
+		"both, and they agree":    {fmt.Sprintf(`{"auth": %q, "username": "user", "password": "pw"}`, b64([]byte("user:pw"))), "user:pw"},
+		"an empty password":       {fmt.Sprintf(`{"auth": %q}`, b64([]byte("user:"))), "user:"},
 		"no colon":                {fmt.Sprintf(`{"auth": %q}`, b64([]byte("topsecret"))), ""},
 		"no base64":               {`{"auth": "topsecret!"}`, ""},
 		"nobody":                  {fmt.Sprintf(`{"auth": %q}`, b64([]byte(":topsecret"))), ""},
 		"identity token":          {`{"identitytoken": "topsecret"}`, ""},
+		"token and user":          {fmt.Sprintf(`{"auth": %q, "identitytoken": "topsecret"}`, b64([]byte("00000000-0000:"))), ""},
 		"nothing":                 {`{}`, ""},
 		"password without a user": {`{"password": "topsecret"}`, ""},
 	} {
@@ -102,6 +105,66 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// Where auth and username contradict each other auth counts, and it is told.
+func TestAnEntryThatContradictsItself(t *testing.T) {
+	t.Parallel()
+	auth := base64.StdEncoding.EncodeToString([]byte("user:pw"))
+	for _, entry := range []string{`"username": "other"`, `"password": "topsecret"`, `"username": "other", "password": "topsecret"`} {
+		found, err := find(t, write(t, fmt.Sprintf(`{"auths": {%q: {"auth": %q, %s}}}`, host, auth, entry)), host+"/lab/a:1")
+		if d := cmp.Diff([]string{"user:pw"}, found); d != "" {
+			t.Errorf("%s: %s", entry, d)
+		}
+		if err == nil || !strings.Contains(err.Error(), "the auth counts") || strings.Contains(err.Error(), "topsecret") {
+			t.Errorf("%s: told %v", entry, err)
+		}
+	}
+}
+
+// One registry in several spellings: all are found, and always in the same order.
+func TestTheOrderIsAlwaysTheSame(t *testing.T) {
+	t.Parallel()
+	file := write(t, `{"auths": {"r.example": {"username": "a", "password": "1"}, "https://r.example/v1/": {"username": "b", "password": "2"},
+		"http://r.example": {"username": "c", "password": "3"}, "R.example/": {"username": "d", "password": "4"}}}`)
+	for range 50 {
+		found, err := find(t, file, "r.example/x:1")
+		if d := cmp.Diff([]string{"d:4", "c:3", "b:2", "a:1"}, found); err != nil || d != "" {
+			t.Fatalf("%v:\n%s", err, d)
+		}
+	}
+}
+
+// The kubelet changes a mounted secret by turning the link ..data to another folder.
+func TestAMountedSecretThatIsChanged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, version := range []string{"one", "two"} {
+		folder := filepath.Join(dir, ".."+version)
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf(`{"auths": {"r.example": {"username": "u", "password": %q}}}`, version)
+		if err := os.WriteFile(filepath.Join(folder, ".dockerconfigjson"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, ".dockerconfigjson")
+	if err := os.Symlink("..data/.dockerconfigjson", file); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"one", "two"} {
+		next := filepath.Join(dir, "..data_tmp")
+		if err := os.Symlink(".."+version, next); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := find(t, file, "r.example/a:1"); err != nil || len(found) != 1 || found[0] != "u:"+version {
+			t.Errorf("found %v, %v, want %s", found, err, version)
+		}
+	}
+}
+
 // A helper that cannot be run is noted for the images that it is for, and for no other.
 func TestCredentialHelpersAreNotRun(t *testing.T) {
 	t.Parallel()
@@ -114,6 +177,13 @@ func TestCredentialHelpersAreNotRun(t *testing.T) {
 	}
 	if found, err := find(t, file, "third.example/a:1"); err != nil || len(found) != 0 {
 		t.Errorf("found %v, %v", found, err)
+	}
+	stored := write(t, `{"auths": {"r.example": {}}, "credsStore": "desktop"}`)
+	if found, err := find(t, stored, "r.example/a:1"); err == nil || len(found) != 0 || !strings.Contains(err.Error(), "credential store") {
+		t.Errorf("of a store: found %v, %v", found, err)
+	}
+	if found, err := find(t, stored, "other.example/a:1"); err != nil || len(found) != 0 {
+		t.Errorf("of a store, for another registry: found %v, %v", found, err)
 	}
 }
 
