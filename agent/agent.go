@@ -43,6 +43,7 @@ type Agent struct {
 	queue         *queue
 	permit        *permit
 	lives         map[string]*running
+	sweeping      *sweeping // the last that was begun; nil before
 	wg            sync.WaitGroup
 }
 

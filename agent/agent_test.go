@@ -200,6 +200,29 @@ func TestAnImageThatTurnsUpEndsTheWait(t *testing.T) {
 	}
 }
 
+// What a pull that failed has come to is not told of the image that somebody else then brought.
+func TestAnImageThatIsBroughtAfterAFailureIsPresent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		img := testImage(t, "a")
+		f := newFakeRuntime(img)
+		f.fail("Pull", &cri.Error{Reason: cri.ReasonRegistryUnavailable, Noun: "a", Err: errors.New("503")})
+		b := startAgent(t, f, img)
+		settle(f.pullTime + time.Second)
+		if p := b.board.get("a"); p.Phase != cri.PhaseFailed || p.Bytes.Missing() == 0 {
+			t.Fatalf("phase %s, bytes %+v: want a pull that failed", p.Phase, p.Bytes)
+		}
+		f.put(img)
+		f.events <- cri.Event{Reference: img.Reference.Canonical()}
+		settle(2 * time.Second)
+		p := b.board.get("a")
+		if want := (cri.Bytes{Total: 100, Present: 100}); p.Phase != cri.PhaseReady || p.Bytes != want || !p.StartedAt.IsZero() || f.count("Pull") != 1 {
+			t.Errorf("%+v after %d pulls, want it ready, all of it present, and no pull of ours", p, f.count("Pull"))
+		}
+		b.end(t)
+	})
+}
+
 // A loss while there is no stream of events is seen as soon as there is one again.
 func TestABrokenStreamOfEventsMissesNothing(t *testing.T) {
 	t.Parallel()

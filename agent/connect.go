@@ -40,11 +40,18 @@ func (a *Agent) unconnected(ctx context.Context, err error, failures int) error 
 		return nil //nolint:nilerr // we were told to stop: that is no failure
 	}
 	a.Board.SetRuntime(cri.Info{}, err)
-	if cri.ReasonOf(err) != cri.ReasonRuntimeUnavailable {
+	d := reconnectPause(failures)
+	switch cri.ReasonOf(err) {
+	case cri.ReasonRuntimeUnavailable:
+		a.Logger.WarnContext(ctx, "the container runtime does not answer", "error", err, "nextTry", d.Round(time.Millisecond))
+	case cri.ReasonAnotherAgent: // mostly the one that this one replaces
+		d = time.Second
+		if failures == 1 {
+			a.Logger.WarnContext(ctx, "another agent works on this node; this one waits for its end", "error", err)
+		}
+	default:
 		return fmt.Errorf("connect to the container runtime: %w", err)
 	}
-	d := reconnectPause(failures)
-	a.Logger.WarnContext(ctx, "the container runtime does not answer", "error", err, "nextTry", d.Round(time.Millisecond))
 	wait(ctx, d)
 	return nil
 }

@@ -51,18 +51,44 @@ func (a *Agent) pass(ctx context.Context, e cri.Event) {
 	}
 }
 
-// letGo lets go of what nobody wants any more, once the lives that hold it have ended.
+// letGo lets go of what nobody wants any more, once the lives that hold it have ended. One goes after the other, and a life
+// whose image is not wanted by one that is under way begins after it (see start).
 func (a *Agent) letGo(ctx context.Context, ended ...<-chan struct{}) {
 	if a.configuration == nil || a.facts == nil {
 		return
 	}
-	wanted := map[string]bool{}
+	s := &sweeping{wanted: map[string]bool{"": true}, done: make(chan struct{})}
 	for name := range a.lives {
-		wanted[name] = true
+		s.wanted[name] = true
 	}
+	if a.sweeping != nil {
+		ended = append(ended, a.sweeping.done)
+	}
+	a.sweeping = s
 	a.wg.Go(func() {
-		a.sweep(ctx, func(image string) bool { return wanted[image] || image == "" }, ended...)
+		defer close(s.done)
+		if all(ctx, ended...) {
+			a.sweep(ctx, func(image string) bool { return s.wanted[image] })
+		}
 	})
+}
+
+// sweeping is what lets go of all but what was wanted when it was begun.
+type sweeping struct {
+	wanted map[string]bool
+	done   chan struct{}
+}
+
+// all waits for all of some channels to be closed, unless ctx ends.
+func all(ctx context.Context, closed ...<-chan struct{}) bool {
+	for _, c := range closed {
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return ctx.Err() == nil
 }
 
 // reconcile starts and ends lives until they are those that the configuration wants on this node. A life whose entry has
@@ -77,7 +103,7 @@ func (a *Agent) reconcile(ctx context.Context) {
 	for i, entry := range desired {
 		wanted[entry.Name] = i
 	}
-	ending := map[string]<-chan struct{}{}
+	ending := map[string][]<-chan struct{}{}
 	var gone []<-chan struct{}
 	for name, r := range a.lives {
 		if i, ok := wanted[name]; ok && r.life.sameAs(desired[i], i, a.configuration) {
@@ -85,21 +111,24 @@ func (a *Agent) reconcile(ctx context.Context) {
 		}
 		a.Logger.InfoContext(ctx, "image is no longer wanted as it was", "image", name)
 		r.stop()
-		ending[name] = r.ended
+		ending[name] = append(ending[name], r.ended)
 		gone = append(gone, r.ended)
 		delete(a.lives, name)
 	}
 	a.Board.SetImages(desired)
 	for i, entry := range desired {
 		if _, ok := a.lives[entry.Name]; !ok {
-			a.start(ctx, entry, i, ending[entry.Name])
+			if s := a.sweeping; s != nil && !s.wanted[entry.Name] {
+				ending[entry.Name] = append(ending[entry.Name], s.done)
+			}
+			a.start(ctx, entry, i, ending[entry.Name]...)
 		}
 	}
 	a.letGo(ctx, gone...)
 }
 
-// start begins the life of an image, once the one that it replaces (nil: none) has ended.
-func (a *Agent) start(ctx context.Context, entry config.Image, position int, after <-chan struct{}) {
+// start begins the life of an image, once the one that it replaces, and what would let go of what it holds, have ended.
+func (a *Agent) start(ctx context.Context, entry config.Image, position int, after ...<-chan struct{}) {
 	ctx, stop := context.WithCancel(ctx)
 	l := &life{
 		entry: entry, position: position, options: a.configuration.Pull, disk: a.configuration.Disk,
@@ -113,8 +142,8 @@ func (a *Agent) start(ctx context.Context, entry config.Image, position int, aft
 	a.wg.Go(func() {
 		defer close(ended)
 		defer l.leave()
-		if after != nil {
-			<-after
+		for _, c := range after { // whatever becomes of ctx: two lives of one image never overlap
+			<-c
 		}
 		l.run(ctx)
 	})

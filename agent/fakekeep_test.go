@@ -14,6 +14,8 @@ type kept struct {
 	// pins are the owners of image records, by name.
 	pins   map[string]string
 	leases []string
+	// sweepTime is how long DropLeases takes before it does anything.
+	sweepTime time.Duration
 	// disk is the file system of images; nil: it cannot be seen.
 	disk *cri.Disk
 }
@@ -76,7 +78,11 @@ func (f *fakeRuntime) Unpin(_ context.Context, pins ...cri.Pin) error {
 	return f.called("Unpin", cri.Reference{})
 }
 
-func (f *fakeRuntime) DropLeases(_ context.Context, keep func(string) bool) ([]string, error) {
+func (f *fakeRuntime) DropLeases(ctx context.Context, keep func(string) bool) ([]string, error) {
+	f.mu.Lock()
+	d := f.sweepTime
+	f.mu.Unlock()
+	wait(ctx, d)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var dropped []string

@@ -87,6 +87,7 @@ func (l *life) wait(ctx context.Context, h *holding, img *cri.Image) error {
 // the image is lost.
 func (l *life) keep(ctx context.Context, img *cri.Image) (time.Duration, error) {
 	_, err := l.runtime.Verify(ctx, *img)
+	l.answered(ctx, err)
 	switch {
 	case err == nil, errors.Is(err, cri.ErrOtherImage) && l.moved(ctx, img):
 		if l.pin(ctx, *img) {
@@ -100,6 +101,19 @@ func (l *life) keep(ctx context.Context, img *cri.Image) (time.Duration, error) 
 		l.log.WarnContext(ctx, "cannot verify", "error", err)
 	}
 	return askAgain, nil
+}
+
+// answered tells when the runtime gives no answer, and when it does again: one that hangs breaks no stream of events.
+func (l *life) answered(ctx context.Context, err error) {
+	switch silent := cri.ReasonOf(err) == cri.ReasonRuntimeUnavailable; {
+	case ctx.Err() != nil:
+	case silent:
+		l.silent = true
+		l.board.SetRuntime(l.runtime.Info(), err)
+	case l.silent:
+		l.silent = false
+		l.board.SetRuntime(l.runtime.Info(), nil)
+	}
 }
 
 func (l *life) interval() time.Duration {

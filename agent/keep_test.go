@@ -289,3 +289,56 @@ func TestFirstRefreshesAreSpread(t *testing.T) {
 		t.Errorf("it changes from start to start: %v, %v", before, after)
 	}
 }
+
+// What nobody wants is let go of before somebody wants it again, and not then: a slow runtime must not make us drop what a
+// new life has begun to fetch.
+func TestWhatIsWantedAgainIsNotLetGoOf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x, y := testImage(t, "x"), testImage(t, "y")
+		f := newFakeRuntime(x, y)
+		f.leases = []string{"x", "y"}
+		b := startKeeping(t, f, nil, x, y)
+		settle(time.Minute)
+		f.mu.Lock()
+		f.sweepTime = time.Minute
+		f.mu.Unlock()
+		b.configure([]cri.Image{x}, nil) // y goes, and to let go of it takes a minute
+		settle(time.Second)
+		resolved := f.count("Local")
+		b.configure([]cri.Image{x, y}, nil)
+		settle(time.Second)
+		if f.count("Local") != resolved {
+			t.Error("a life of y began while y is being let go of")
+		}
+		settle(5 * time.Minute)
+		if p := b.board.get("y"); p.Phase != cri.PhaseReady || !p.Pinned || f.owners()[y.Config.String()] != "y" {
+			t.Errorf("y afterwards: %+v, pins %v", p, f.owners())
+		}
+		b.end(t)
+	})
+}
+
+// A runtime that hangs breaks no stream of events: that it does not answer is seen by whoever asks it.
+func TestARuntimeThatHangsIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := testImage(t, "x")
+		f := newFakeRuntime()
+		f.put(x)
+		b := startKeeping(t, f, nil, x)
+		settle(time.Minute)
+		silent := &cri.Error{Reason: cri.ReasonRuntimeUnavailable, Noun: "x", Err: errors.New("no answer within 30s")}
+		f.fail("Verify", silent)
+		f.events <- cri.Event{Reference: x.Reference.Canonical()}
+		settle(askAgain / 2)
+		if err := b.board.lastRuntime(); !errors.Is(err, silent) || b.board.get("x").Phase != cri.PhaseReady {
+			t.Errorf("the runtime is said to answer %v, x is %s", err, b.board.get("x").Phase)
+		}
+		settle(askAgain)
+		if err := b.board.lastRuntime(); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+		b.end(t)
+	})
+}

@@ -37,7 +37,9 @@ type life struct {
 	// pinWritten is when the pin was written last.
 	pinWritten time.Time
 	keychain   Keychain
-	log        *slog.Logger
+	// silent says that the runtime gave no answer when it was asked last.
+	silent bool
+	log    *slog.Logger
 	// poked says that something happened to what this image holds.
 	poked chan struct{}
 

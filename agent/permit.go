@@ -15,9 +15,35 @@ type permit struct {
 	hold    config.Hold
 	kubelet config.Thresholds
 	changed chan struct{}
+	// claims are what the pulls that run need of the disk, in bytes.
+	claims map[*life]int64
 }
 
-func newPermit() *permit { return &permit{changed: make(chan struct{})} }
+func newPermit() *permit { return &permit{changed: make(chan struct{}), claims: map[*life]int64{}} }
+
+// claim claims room on the disk for a pull, if there is as much beside what the pulls that run have claimed, which it gives
+// too. Those have used a part of it already, so this errs on the safe side. All are in bytes.
+func (p *permit) claim(l *life, need, room int64) (others int64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for other, claimed := range p.claims {
+		if other != l {
+			others += claimed
+		}
+	}
+	if need > 0 && need+others > room {
+		return others, false
+	}
+	p.claims[l] = need
+	return others, true
+}
+
+// unclaim gives up what a pull has claimed.
+func (p *permit) unclaim(l *life) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.claims, l)
+}
 
 // set says why no pull may begin; the empty Hold that they may.
 func (p *permit) set(h config.Hold) {

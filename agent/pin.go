@@ -63,16 +63,8 @@ func (l *life) unpin(ctx context.Context, img cri.Image) {
 	}
 }
 
-// sweep lets go of the pins and partial downloads of images that are not wanted here any more, once their lives have
-// ended. What is left behind by an agent that was killed is found too: what we keep says for which image.
-func (a *Agent) sweep(ctx context.Context, wanted func(image string) bool, ended ...<-chan struct{}) {
-	for _, e := range ended {
-		select {
-		case <-e:
-		case <-ctx.Done():
-			return
-		}
-	}
+// sweep lets go of the pins and partial downloads of images that are not wanted here any more. What is left behind by an agent that was killed is found too: what we keep says for which image.
+func (a *Agent) sweep(ctx context.Context, wanted func(image string) bool) {
 	pins, err := a.runtime.Pins(ctx)
 	var old []cri.Pin
 	for _, p := range pins {

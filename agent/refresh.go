@@ -74,13 +74,18 @@ func (l *life) replace(ctx context.Context, next cri.Image) (check string, err e
 	if h, _ := l.permit.get(); h.Reason != "" {
 		return "", &cri.Error{Reason: h.Reason, Noun: l.entry.Reference.String(), Err: errors.New(h.Message)}
 	}
+	defer l.permit.unclaim(l)
 	if err := l.guard(ctx, fixed); err != nil {
 		return "", err
 	}
-	for _, img := range []cri.Image{fixed, next} {
-		if err := l.fetch(ctx, img, func(p cri.Progress) {
+	for i, img := range []cri.Image{fixed, next} {
+		last, err := l.fetch(ctx, img, func(p cri.Progress) {
 			l.report(ctx, func(s *status.ImageStatus) { s.Refresh.Next = &p })
-		}); err != nil {
+		})
+		if i == 0 || err != nil { // they are one pull
+			l.recorder.PullEnded(last, cri.ReasonOf(err))
+		}
+		if err != nil {
 			return "", err
 		}
 		if check, err = l.runtime.Verify(ctx, img); err != nil {

@@ -48,7 +48,7 @@ func TestNodeStateSaysWhatIsKnown(t *testing.T) {
 		image("a", cri.PhaseReady, true, true), image("b", cri.PhasePulling, true, false), image("c", cri.PhaseResolving, false, false),
 	}})
 	want := node.State{Readiness: node.Ready, Images: map[string]node.Image{
-		"a": {Readiness: node.Ready, Digest: digest.FromString("a")},
+		"a": {Readiness: node.Ready, Required: true, Digest: digest.FromString("a")},
 		"b": {Readiness: node.NotReady, Digest: digest.FromString("b")},
 		"c": {Readiness: node.Unknown, Digest: digest.FromString("c")},
 	}}

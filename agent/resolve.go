@@ -37,7 +37,7 @@ func (l *life) resolve(ctx context.Context) (cri.Image, error) {
 		return img, err
 	}
 	l.report(ctx, func(p *status.ImageStatus) {
-		p.Digest, p.Bytes = img.Digest, cri.Bytes{Total: img.Size()}
+		p.Digest, p.Bytes, p.Layers = img.Digest, cri.Bytes{Total: img.Size()}, nil // where they stand the pull finds out
 	})
 	return img, nil
 }

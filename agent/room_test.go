@@ -172,3 +172,28 @@ func TestWhatIsTriedSeldom(t *testing.T) {
 		b.end(t)
 	})
 }
+
+// Two pulls at the same time must both fit: what the one will write is not free for the other.
+func TestPullsAtTheSameTimeShareTheRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x, y := testImage(t, "x"), testImage(t, "y")
+		f := newFakeRuntime(x, y)
+		f.setPullTime(time.Minute)
+		f.disk = &cri.Disk{Path: "/images", Total: 1000, Free: 700} // 200 must stay free, each needs 300
+		b := startKeeping(t, f, func(c *config.Configuration) { c.Pull.MaxParallelImages = 2 }, x, y)
+		settle(time.Second)
+		first, second := b.board.get("x"), b.board.get("y")
+		if first.Phase == cri.PhaseWaiting {
+			first, second = second, first
+		}
+		if first.Phase != cri.PhasePulling || second.Reason != cri.ReasonDiskTooSmall || !strings.Contains(second.Message, "other pulls that run 0.00 GB") {
+			t.Errorf("one %s, the other %s: %s", first.Phase, second.Phase, second.Message)
+		}
+		settle(5 * time.Minute)
+		if b.board.get("x").Phase != cri.PhaseReady || b.board.get("y").Phase != cri.PhaseReady {
+			t.Errorf("x is %s, y %s", b.board.get("x").Phase, b.board.get("y").Phase)
+		}
+		b.end(t)
+	})
+}

@@ -24,11 +24,17 @@ func (l *life) ready(ctx context.Context, img cri.Image, check string) {
 	size := img.Size()
 	l.report(ctx, func(p *status.ImageStatus) { p.Phase = cri.PhaseVerifying })
 	l.report(ctx, func(p *status.ImageStatus) {
+		if !pulled(p.Progress, img) { // it was here when we came, or somebody else brought it
+			p.StartedAt, p.Layers, p.Bytes = time.Time{}, nil, cri.Bytes{Total: size, Present: size}
+		}
 		p.Phase, p.Reason, p.Message, p.Verified = cri.PhaseReady, "", "", check
 		p.Digest, p.ReadyAt = img.Digest, time.Now()
-		if p.StartedAt.IsZero() { // it was here when we came
-			p.Bytes = cri.Bytes{Total: size, Present: size}
-		}
 	})
 	l.log.InfoContext(ctx, "image is ready", "digest", img.Digest, "check", check)
+}
+
+// pulled reports whether what is told of the last pull tells how the image, which is ready, came here.
+func pulled(p cri.Progress, img cri.Image) bool {
+	whole := p.Detail == cri.DetailUnavailable || p.Bytes.Missing() == 0
+	return !p.StartedAt.IsZero() && p.Digest == img.Digest && whole
 }

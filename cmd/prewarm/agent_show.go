@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 	"reflect"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 type agentShow struct {
 	// change takes an image's state before and after a change.
 	change func(was, is cri.Progress)
+	// failed gives the first error in writing.
+	failed func() error
 	end    func() error
 }
 
@@ -28,32 +31,38 @@ func (s *agentShow) Close() error { return s.end() }
 func (a *app) agentDisplay(s *shared) (*agentShow, io.Writer, error) {
 	if s.output.value == jsonl {
 		j := view.NewJSON(a.stdout)
-		return &agentShow{change: func(_, is cri.Progress) { j.Show(is) }, end: j.Close}, a.stderr, nil
+		return &agentShow{change: func(_, is cri.Progress) { j.Show(is) }, failed: j.Err, end: j.Close}, a.stderr, nil
 	}
 	fd, ok := a.terminal()
 	if !ok {
-		return &agentShow{change: func(_, _ cri.Progress) {}, end: func() error { return nil }}, a.stderr, nil
+		well := func() error { return nil }
+		return &agentShow{change: func(_, _ cri.Progress) {}, failed: well, end: well}, a.stderr, nil
 	}
 	bars, err := view.NewBars(a.stdout, func() (int, int, error) { return term.GetSize(fd) }, a.color(s), 1)
 	if err != nil {
 		return nil, nil, err
 	}
-	show := &agentShow{change: (&barred{bars: bars, pulls: map[string]time.Time{}}).change, end: bars.Close}
+	show := &agentShow{change: (&barred{bars: bars, pulls: map[string]time.Time{}}).change, failed: func() error { return nil }, end: bars.Close}
 	if !isTerminal(a.stderr) {
 		return show, a.stderr, nil
 	}
 	return show, bars, nil
 }
 
-// follow shows every change until ctx ends.
-func (s *agentShow) follow(ctx context.Context, store *status.Store) error {
+// follow shows every change of an image's progress until ctx ends. That it cannot be shown keeps no image from being ready.
+func (s *agentShow) follow(ctx context.Context, store *status.Store, log *slog.Logger) error {
 	before := map[string]status.ImageStatus{}
+	told := false
 	for now := range store.Watch(ctx) {
 		for _, is := range now.Images {
-			if was := before[is.Image]; !reflect.DeepEqual(was, is) && is.Phase != "" {
+			if was := before[is.Image]; !reflect.DeepEqual(was.Progress, is.Progress) && is.Phase != "" {
 				s.change(was.Progress, is.Progress)
 				before[is.Image] = is
 			}
+		}
+		if err := s.failed(); err != nil && !told {
+			told = true
+			log.ErrorContext(ctx, "what the agent does cannot be shown on stdout any more; the agent goes on", "error", err)
 		}
 	}
 	return nil

@@ -86,6 +86,9 @@ func watch(t *testing.T, a *harness.Agent) <-chan status.ImageStatus {
 				name = event
 			}
 			data, ok := strings.CutPrefix(lines.Text(), "data: ")
+			if ok && !json.Valid([]byte(data)) {
+				t.Errorf("event %s is no JSON: %s", name, data)
+			}
 			if !ok || name != status.EventImage {
 				continue
 			}
@@ -114,7 +117,7 @@ func holdEvents(t *testing.T, events <-chan status.ImageStatus, names ...string)
 		select {
 		case i := <-events:
 			before := last[i.Image]
-			if !cri.CanMove(before.Phase, i.Phase) {
+			if !mayFollow(before.Phase, i.Phase) {
 				t.Errorf("%s went from %q to %q", i.Image, before.Phase, i.Phase)
 			}
 			if len(before.Layers) == len(i.Layers) {
@@ -204,19 +207,56 @@ func TestALossIsSeenAndMended(t *testing.T) {
 	}
 }
 
-// Blobs are not what an image starts from: without them it stays ready.
+// Blobs are not what an image starts from: without them it stays ready, also when it is looked at, and for a new agent.
 func TestAnImageWithoutItsBlobsIsNotLost(t *testing.T) {
 	n := newNode(t, harness.ContainerdOptions{})
 	img, ref := n.Push(t, "lab/a:1", 215, 300*kib, 1*mib)
 	n.configure(t, "a", ref)
 	a := n.start(t)
-	untilReady(t, a, "a")
-	log := a.Log()
+	until(t, a, "a", "pinned", func(i status.ImageStatus) bool { return ready(i) && i.Pinned })
+	watched := watch(t, a)
 	for _, l := range img.Layers {
 		n.MustCtr(t, "content", "rm", l.Digest.String())
 	}
-	if s, err := a.Status(harness.Deadline(t)); err != nil || !s.Ready || strings.Contains(strings.TrimPrefix(a.Log(), log), "lost") {
-		t.Errorf("without its blobs: %+v, %v", s, err)
+	// A pin that is gone is set again in the look that proves the image.
+	n.MustCtr(t, "images", "label", img.Config.Digest.String(), "io.cri-containerd.pinned=")
+	harness.Eventually(t, "the agent has looked", func() bool {
+		return strings.Contains(n.MustCtr(t, "images", "ls", "name=="+img.Config.Digest.String()), "io.cri-containerd.pinned=pinned")
+	})
+	foundByANewAgent(t, n, a, "a")
+	for len(watched) > 0 {
+		if i := <-watched; !ready(i) {
+			t.Errorf("there was a moment in which it was not ready: %+v", i)
+		}
+	}
+}
+
+// The same where containerd itself discards them, as on EKS.
+func TestAnImageWhoseBlobsWereDiscardedIsFound(t *testing.T) {
+	n := newNode(t, harness.ContainerdOptions{DiscardUnpackedLayers: true})
+	img, ref := n.Push(t, "lab/a:1", 215, 300*kib, 1*mib)
+	n.configure(t, "a", ref)
+	a := n.start(t)
+	untilReady(t, a, "a")
+	harness.Eventually(t, "the blobs are discarded", func() bool {
+		return !strings.Contains(n.MustCtr(t, "content", "ls", "-q"), img.Layers[1].Digest.String())
+	})
+	foundByANewAgent(t, n, a, "a")
+}
+
+// foundByANewAgent wants the next agent to find an image ready, and to ask the registry nothing.
+func foundByANewAgent(t *testing.T, n *node, old *harness.Agent, name string) {
+	t.Helper()
+	if err := old.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	n.Registry.Forget()
+	s := untilReady(t, n.start(t), name)[0]
+	if s.Verified != cri.VerifiedSnapshots || !s.StartedAt.IsZero() || s.Bytes.Present != s.Bytes.Total {
+		t.Errorf("%+v", s)
+	}
+	if list := n.Registry.Requests(); len(list) > 0 {
+		t.Errorf("the registry was asked:\n%s", list)
 	}
 }
 

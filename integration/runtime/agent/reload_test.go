@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prewarm-dev/prewarm/agent/status"
 	"github.com/prewarm-dev/prewarm/integration/harness"
@@ -85,80 +83,4 @@ func TestAConfigMapIsReloaded(t *testing.T) {
 	untilReady(t, a, "x")
 	put("..2", "y", y)
 	untilReady(t, a, "y")
-}
-
-// An agent is small, does nothing while nothing happens, and stays so.
-func TestResources(t *testing.T) {
-	n := newNode(t, harness.ContainerdOptions{})
-	_, ref := n.Push(t, "lab/a:1", 321, 300*kib, 2*mib)
-	n.configure(t, "a", ref)
-	a := n.start(t)
-	untilReady(t, a, "a")
-	files := openFiles(t, a.PID)
-	for range 3 {
-		before := untilReady(t, a, "a")[0]
-		n.MustCrictl(t, "rmi", ref)
-		until(t, a, "a", "ready again", func(i status.ImageStatus) bool { return ready(i) && i.ReadyAt.After(before.ReadyAt) })
-	}
-	if now := openFiles(t, a.PID); now > files+3 {
-		t.Errorf("%d files are open after 3 losses, %d before", now, files)
-	}
-	const while = 5 * time.Second
-	before := cpuTicks(t, a.PID)
-	timer := time.NewTimer(while)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-	}
-	used := cpuTicks(t, a.PID) - before
-	rss := memory(t, a.PID)
-	t.Logf("idle: %d MiB RSS, %d ticks of CPU in %v, %d open files", rss/mib, used, while, openFiles(t, a.PID))
-	if rss > 64*mib {
-		t.Errorf("%d MiB are resident", rss/mib)
-	}
-	if used > 5 { // ticks of 10 ms: 1 % of a core
-		t.Errorf("%d ticks of CPU in %v of idleness", used, while)
-	}
-}
-
-func openFiles(t *testing.T, pid int) int {
-	t.Helper()
-	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
-}
-
-// cpuTicks is the time on a CPU in ticks of 10 ms (proc(5), /proc/pid/stat, utime and stime).
-func cpuTicks(t *testing.T, pid int) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(text), ") ")
-	f := strings.Fields(after)
-	return number(t, f[11]) + number(t, f[12])
-}
-
-// memory is the resident set, in bytes.
-func memory(t *testing.T, pid int) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(text), "VmRSS:")
-	return number(t, strings.Fields(after)[0]) * kib
-}
-
-func number(t *testing.T, s string) int {
-	t.Helper()
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }

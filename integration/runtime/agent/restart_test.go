@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -41,15 +42,19 @@ func TestAnAgentGoesOnWhereTheLastWasBrokenOff(t *testing.T) {
 				b := n.start(t)
 				s := untilReady(t, b, "resume")[0]
 				took := time.Since(begun)
-				if s.Bytes.Present < 2*mib || s.Bytes.Fetched > slow.Size-2*mib {
+				if s.Bytes.Present < 2*mib || s.Bytes.Fetched > slow.Size-2*mib || s.Bytes.Missing() != 0 {
 					t.Errorf("bytes of the second pull %+v: want what was there to count as present", s.Bytes)
 				}
-				total := img.Layers[0].Size + img.Layers[1].Size + slow.Size
-				sent := n.Fetched(t, img.Layers...)
-				if sent > total+slack {
-					t.Errorf("the registry sent %d bytes in all, want at most %d", sent, total+slack)
+				for i, l := range img.Layers[:2] {
+					if sent := n.Fetched(t, l); sent != l.Size {
+						t.Errorf("of layer %d, which was complete, the registry sent %d bytes in all, want %d", i, sent, l.Size)
+					}
 				}
-				t.Logf("%d bytes fetched again, ready %v after the new agent was started", sent-total, took)
+				again := n.Fetched(t, slow) - slow.Size
+				if again > slack {
+					t.Errorf("%d bytes of the layer that was broken off were fetched again, want at most %d", again, slack)
+				}
+				t.Logf("%d bytes fetched again, ready %v after the new agent was started", again, took)
 				leases := n.MustCtr(t, "leases", "ls", "-q")
 				if strings.Contains(leases, "prewarm/") || !strings.Contains(leases, "other/lease") {
 					t.Errorf("leases: %s, want the other's alone", leases)
@@ -59,22 +64,38 @@ func TestAnAgentGoesOnWhereTheLastWasBrokenOff(t *testing.T) {
 	}
 }
 
-// containerd may be killed and come back at any time: the agent stays, says so, and goes on.
+// containerd may be killed, or restarted as for an upgrade, at any time: the agent stays, says so, and goes on.
 func TestContainerdComesAndGoes(t *testing.T) {
-	n := newNode(t, harness.ContainerdOptions{})
+	for name, o := range map[string]harness.ContainerdOptions{"transfer": {}, "discard": {DiscardUnpackedLayers: true}} {
+		for how, end := range map[string]func(*node) error{
+			"SIGKILL": func(n *node) error { n.Kill(); return nil },
+			"SIGTERM": func(n *node) error { return n.Stop() },
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) { comesAndGoes(t, o, end) })
+		}
+	}
+}
+
+func comesAndGoes(t *testing.T, o harness.ContainerdOptions, end func(*node) error) {
+	t.Helper()
+	n := newNode(t, o)
 	_, first := n.Push(t, "lab/first:1", 231, 300*kib)
 	img, second := n.Push(t, "lab/second:1", 232, 6*mib)
-	remove := n.Registry.Inject(harness.GetBlob(img.Layers[0].Digest), harness.Rate(2*mib))
+	remove := n.Registry.Inject(harness.GetBlob(img.Layers[0].Digest), harness.Rate(3*mib))
 	n.configure(t, "first", first, "second", second)
 	a := n.start(t)
-	untilReady(t, a, "first")
+	before := untilReady(t, a, "first")[0]
 	n.inMidLayer(t, img.Layers[0], 2*mib)
-	n.Kill()
-	if _, err := a.Until(harness.Deadline(t), "the runtime is away", func(s status.Snapshot) bool { return s.RuntimeError != "" }); err != nil {
+	if err := end(n); err != nil {
 		t.Fatal(err)
 	}
-	answers(t, a, "/readyz", 503, "container runtime")
-	answers(t, a, "/healthz", 200)
+	away(t, a)
+	answers(t, a, "/readyz", http.StatusServiceUnavailable, "container runtime")
+	answers(t, a, "/healthz", http.StatusOK)
+	s := until(t, a, "second", "failed", func(i status.ImageStatus) bool { return i.Phase == cri.PhaseFailed })
+	if s.Reason != cri.ReasonRuntimeUnavailable {
+		t.Errorf("the pull ended with %s (%s), want %s", s.Reason, s.Message, cri.ReasonRuntimeUnavailable)
+	}
 	if s, err := a.Status(harness.Deadline(t)); err != nil {
 		t.Error(err)
 	} else if i, _ := s.Image("first"); !ready(i) {
@@ -85,23 +106,32 @@ func TestContainerdComesAndGoes(t *testing.T) {
 	if err := n.Restart(harness.Deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	untilReady(t, a, "first", "second")
-	t.Logf("%d bytes fetched again, ready %v after containerd was started", n.Fetched(t, img.Layers...)-img.Layers[0].Size, time.Since(begun))
-	if _, err := a.Until(harness.Deadline(t), "the runtime is back", func(s status.Snapshot) bool { return s.RuntimeError == "" && s.Ready }); err != nil {
-		t.Fatal(err)
+	now, _ := back(t, a).Image("first")
+	took, again := time.Since(begun), n.Fetched(t, img.Layers...)-img.Layers[0].Size
+	t.Logf("%d bytes fetched again, ready %v after containerd was started", again, took)
+	if again > slack {
+		t.Errorf("%d bytes were fetched again, want at most %d", again, slack)
 	}
+	if !now.ReadyAt.Equal(before.ReadyAt) {
+		t.Errorf("what was ready was lost meanwhile: %+v", now)
+	}
+}
 
-	// What happened while there was no agent to hear of it, and no containerd either, is seen afterwards.
+// What happened while there was no agent is seen by the next one.
+func TestADeletionWithoutAnAgent(t *testing.T) {
+	n := newNode(t, harness.ContainerdOptions{})
+	_, first := n.Push(t, "lab/first:1", 231, 300*kib)
+	_, second := n.Push(t, "lab/second:1", 233, 300*kib)
+	n.configure(t, "first", first, "second", second)
+	a := n.start(t)
+	untilReady(t, a, "first", "second")
 	if err := a.Stop(); err != nil {
 		t.Error(err)
 	}
 	n.MustCrictl(t, "rmi", first)
-	b := n.start(t)
-	until(t, b, "first", "pulled again", func(i status.ImageStatus) bool { return ready(i) && !i.StartedAt.IsZero() })
-	if s, err := b.Status(harness.Deadline(t)); err != nil {
-		t.Error(err)
-	} else if i, _ := s.Image("second"); !i.StartedAt.IsZero() {
-		t.Errorf("what was there was pulled again: %+v", i)
+	states := untilReady(t, n.start(t), "first", "second")
+	if states[0].StartedAt.IsZero() || !states[1].StartedAt.IsZero() {
+		t.Errorf("want the first to have been pulled and the second not: %+v", states)
 	}
 }
 

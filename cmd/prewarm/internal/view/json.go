@@ -30,7 +30,10 @@ func (j *JSON) End(r Result) {
 	}
 }
 
-// Close gives the first error in writing.
+// Err gives the first error in writing.
+func (j *JSON) Err() error { return j.err }
+
+// Close gives it too.
 func (j *JSON) Close() error { return j.err }
 
 // encoder writes references as they are, not with HTML's escapes.
