@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/prewarm-dev/prewarm/agent/config"
 	"github.com/prewarm-dev/prewarm/agent/node"
@@ -23,15 +24,24 @@ func NodeStates(ctx context.Context, store *status.Store) iter.Seq[node.State] {
 
 // NodeState picks from the agent's state what the Node is to say.
 func NodeState(s status.Snapshot) node.State {
-	state := node.State{Readiness: node.Readiness(s.Readiness())}
+	state := node.State{Readiness: node.Readiness(s.Readiness()), FailOpenAfter: time.Duration(s.Configuration.FailOpenAfterSeconds * float64(time.Second))}
 	if !s.Configured {
 		return state
 	}
 	state.Images = make(map[string]node.Image, len(s.Images))
 	for _, i := range s.Images {
-		state.Images[i.Image] = node.Image{Readiness: node.Readiness(i.Readiness()), Digest: i.Digest}
+		image := node.Image{Readiness: node.Readiness(i.Readiness()), Required: i.Required, Digest: i.Digest}
+		if failing(i) {
+			image.Reason, image.Message = string(i.Reason), i.Message
+		}
+		state.Images[i.Image] = image
 	}
 	return state
+}
+
+// failing reports whether an image needs somebody's attention: it has failed, or waits for something other than its turn.
+func failing(i status.ImageStatus) bool {
+	return i.Phase == cri.PhaseFailed || i.Phase == cri.PhaseWaiting && i.Reason != cri.ReasonQueued
 }
 
 // NodeFacts gives what decides which images the Node needs, and its changes, until ctx ends. An accelerator that is set

@@ -48,7 +48,8 @@ func Docs() []Doc {
 		{"prewarm_image_pinned", gauge, []string{"image"}, "1 while kubelet and containerd are kept from deleting the image, else 0."},
 		{"prewarm_pins_restored_total", counter, []string{"image"}, "Times that a pin was gone and has been set again."},
 		{"prewarm_refreshes_total", counter, []string{"image", "reason"}, "Questions to the registry what a reference means now. The reason is empty where what it named is ready."},
-		{"prewarm_api_writes_total", counter, []string{"object", "result"}, "Writes to the API server: success, conflict, forbidden, missing or failure."},
+		{"prewarm_api_writes_total", counter, []string{"object", "result"}, "Writes to the API server (node, node/status, pod, pod/status, event): success, conflict, forbidden, missing or failure."},
+		{"prewarm_failed_open_total", counter, nil, "Times that the startup taint was taken off a node whose images were not ready (startupTaint.failOpenAfter)."},
 		{"prewarm_config_generation", gauge, nil, "Generation of the configuration in force; 0 while there is none."},
 		{"prewarm_config_reloads_total", counter, []string{"result"}, "Configurations that were taken (success) or refused (failure)."},
 		{"prewarm_runtime_reconnects_total", counter, nil, "Times that the container runtime's stream of events broke."},
@@ -87,7 +88,7 @@ type Metrics struct {
 	seconds                      *prometheus.HistogramVec
 	pulls, fetched, lost, writes *prometheus.CounterVec
 	reloads, pins, refreshes     *prometheus.CounterVec
-	reconnects                   prometheus.Counter
+	reconnects, failedOpen       prometheus.Counter
 }
 
 // New makes metrics that stand at zero. The error tells of a fault in the table of metrics.
@@ -111,12 +112,13 @@ func New(o Options) (*Metrics, error) {
 		reloads: counters("prewarm_config_reloads_total"), pins: counters("prewarm_pins_restored_total"), refreshes: counters("prewarm_refreshes_total"),
 	}
 	reconnects := counters("prewarm_runtime_reconnects_total")
-	m.reconnects = reconnects.WithLabelValues()
+	failedOpen := counters("prewarm_failed_open_total")
+	m.reconnects, m.failedOpen = reconnects.WithLabelValues(), failedOpen.WithLabelValues()
 	for _, result := range []string{success, failure} { // a rate needs a zero to rise from
 		m.reloads.WithLabelValues(result)
 	}
 	for _, c := range []prometheus.Collector{
-		m.seconds, m.pulls, m.fetched, m.lost, m.writes, m.reloads, m.pins, m.refreshes, reconnects, newState(docs, o),
+		m.seconds, m.pulls, m.fetched, m.lost, m.writes, m.reloads, m.pins, m.refreshes, reconnects, failedOpen, newState(docs, o),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := m.registry.Register(c); err != nil {
@@ -181,3 +183,6 @@ func (m *Metrics) ConfigurationLoaded(err error) {
 
 // RuntimeReconnected counts a stream of events of the container runtime that broke.
 func (m *Metrics) RuntimeReconnected() { m.reconnects.Inc() }
+
+// FailedOpen counts that the startup taint was taken off a Node whose images are not ready.
+func (m *Metrics) FailedOpen() { m.failedOpen.Inc() }

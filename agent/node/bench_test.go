@@ -23,15 +23,22 @@ type bench struct {
 	done   chan error
 
 	mu       sync.Mutex
-	writes   []string
+	writes   []string // but those of the status, which are in statuses
+	statuses []string
 	problems []Reason
 }
 
 func (b *bench) APIWrite(object, result string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if object == objectNodeStatus {
+		b.statuses = append(b.statuses, result)
+		return
+	}
 	b.writes = append(b.writes, object+" "+result)
 }
+
+func (b *bench) FailedOpen() { b.APIWrite("failed", "open") }
 
 func (b *bench) problem(err error) {
 	b.mu.Lock()
@@ -147,7 +154,7 @@ const (
 
 // ready is the state in which the image cpu is there, and lost the one in which it is not.
 func ready() State {
-	return State{Readiness: Ready, Images: map[string]Image{"cpu": {Ready, digest.Digest("sha256:0123456789abcdef")}}}
+	return State{Readiness: Ready, Images: map[string]Image{"cpu": {Readiness: Ready, Required: true, Digest: digest.Digest("sha256:0123456789abcdef")}}}
 }
 
 func lost() State {

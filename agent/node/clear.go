@@ -27,7 +27,7 @@ func (r *Reporter) Clear(ctx context.Context, write bool) ([]string, error) {
 	if !write || len(found) == 0 {
 		return found, nil
 	}
-	_, err = r.client.patch(ctx, o.uid, change)
+	_, err = r.client.patch(ctx, labelPatch(objectNode, o.uid, change))
 	r.Observer.APIWrite("node", ReasonOf(err).result())
 	return found, err
 }

@@ -3,12 +3,14 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +22,7 @@ import (
 
 const (
 	nodes = "nodes"
+	pods  = "pods"
 	// requestTimeout bounds one answer of the API server; of a watch, its beginning.
 	requestTimeout = 10 * time.Second
 	// fieldManager owns our labels in the Node's managedFields, under this name whatever the version.
@@ -31,30 +34,42 @@ const (
 	maxQPS, maxBurst = 5, 20
 )
 
-// client is the way to one Node. It knows no other types than Node, which keeps the agent small.
+// client is the way to one Node, its placeholder pods and its events. It knows no other types, which keeps the agent small.
 type client struct {
-	api    rest.Interface
-	params runtime.ParameterCodec
-	node   string
+	api, events rest.Interface
+	params      runtime.ParameterCodec
+	node        string
 }
 
 func newClient(config *rest.Config, userAgent, node string, log *slog.Logger) (*client, error) {
-	version := corev1.SchemeGroupVersion
 	scheme := runtime.NewScheme()
-	scheme.AddKnownTypes(version, &corev1.Node{}, &corev1.NodeList{})
-	metav1.AddToGroupVersion(scheme, version)
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	metav1.AddToGroupVersion(scheme, eventsv1.SchemeGroupVersion)
 
 	c := rest.CopyConfig(config)
-	c.APIPath, c.GroupVersion = "/api", &version
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	c.AcceptContentTypes, c.ContentType = "application/vnd.kubernetes.protobuf,application/json", "application/json"
 	c.UserAgent, c.QPS, c.Burst = userAgent, maxQPS, maxBurst
 	c.WarningHandlerWithContext = warnings{log}
-	api, err := rest.RESTClientFor(c)
-	if err != nil {
+	fail := func(err error) (*client, error) {
 		return nil, fmt.Errorf("client of the API server at %s: %w", config.Host, err)
 	}
-	return &client{api: api, params: runtime.NewParameterCodec(scheme), node: node}, nil
+	transport, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return fail(err)
+	}
+	c.APIPath, c.GroupVersion = "/api", new(corev1.SchemeGroupVersion)
+	api, err := rest.RESTClientForConfigAndClient(c, transport)
+	if err != nil {
+		return fail(err)
+	}
+	c.APIPath, c.GroupVersion = "/apis", new(eventsv1.SchemeGroupVersion)
+	events, err := rest.RESTClientForConfigAndClient(c, transport)
+	if err != nil {
+		return fail(err)
+	}
+	return &client{api: api, events: events, params: runtime.NewParameterCodec(scheme), node: node}, nil
 }
 
 // warnings logs what the API server warns of, which client-go would write to stderr.
@@ -78,33 +93,37 @@ func (c *client) get(ctx context.Context) (*object, error) {
 	return objectOf(&n), nil
 }
 
-// patch changes labels of the Node with this UID; if it is another one by now, the error is ErrConflict. A JSON merge
-// patch (RFC 7386) leaves alone what it does not name, whoever writes that at the same time.
-func (c *client) patch(ctx context.Context, uid types.UID, labels labelChanges) (*object, error) {
+// patch changes the Node as it is due. If it is another Node by now, or somebody was faster, the error is ErrConflict.
+func (c *client) patch(ctx context.Context, p *patch) (*object, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "labels": labels}})
+	body, err := json.Marshal(p.body)
 	if err != nil {
 		return nil, fmt.Errorf("patch of Node %s: %w", c.node, err)
 	}
+	request := c.api.Patch(p.kind).Resource(nodes).Name(c.node).Param("fieldManager", fieldManager).Body(body)
+	if p.status {
+		request = request.SubResource("status")
+	}
 	var n corev1.Node
-	err = c.api.Patch(types.MergePatchType).Resource(nodes).Name(c.node).Param("fieldManager", fieldManager).Body(body).Do(ctx).Into(&n)
-	if err != nil {
-		return nil, translate(c.node, err)
+	if err := request.Do(ctx).Into(&n); err != nil {
+		err = translate(c.node, err)
+		if e, ok := errors.AsType[*Error](err); ok && p.kind == types.JSONPatchType && e.Reason == ReasonInvalid {
+			e.Reason = ReasonConflict // a test of it failed: the Node is not as it was seen
+		}
+		return nil, err
 	}
 	return objectOf(&n), nil
 }
 
-// watch follows the Node from a version on. From the empty one it begins with the Node as the API server's cache has it.
-func (c *client) watch(ctx context.Context, version string) (watch.Interface, error) {
+// watch follows what options select of a resource, from the version they name on. From the empty one it begins with all there
+// is, as the API server's cache has it.
+func (c *client) watch(ctx context.Context, resource, namespace string, o metav1.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(requestTimeout, cancel)
 	length := shortestWatch + rand.N(longestWatch-shortestWatch) //nolint:gosec // spreads load, keeps no secret
-	w, err := c.api.Get().Resource(nodes).VersionedParams(&metav1.ListOptions{
-		Watch: true, AllowWatchBookmarks: true, ResourceVersion: version,
-		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, c.node).String(),
-		TimeoutSeconds: new(int64(length.Seconds())),
-	}, c.params).Watch(ctx)
+	o.Watch, o.AllowWatchBookmarks, o.TimeoutSeconds = true, true, new(int64(length.Seconds()))
+	w, err := c.api.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(&o, c.params).Watch(ctx)
 	if !late.Stop() && err == nil {
 		w.Stop()
 		err = context.DeadlineExceeded
@@ -114,6 +133,20 @@ func (c *client) watch(ctx context.Context, version string) (watch.Interface, er
 		return nil, translate(c.node, err)
 	}
 	return canceling{w, cancel}, nil
+}
+
+// watchNode follows the Node.
+func (c *client) watchNode(ctx context.Context, version string) (watch.Interface, error) {
+	return c.watch(ctx, nodes, "", metav1.ListOptions{
+		ResourceVersion: version, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, c.node).String(),
+	})
+}
+
+// watchPods follows the placeholder pods of the node.
+func (c *client) watchPods(ctx context.Context, of Placeholders, version string) (watch.Interface, error) {
+	return c.watch(ctx, pods, of.Namespace, metav1.ListOptions{
+		ResourceVersion: version, LabelSelector: of.Selector, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", c.node).String(),
+	})
 }
 
 // canceling is a watch that ends its request when it is stopped.

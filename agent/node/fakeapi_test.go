@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,10 +39,15 @@ type fakeAPI struct {
 	faults  map[string][]http.HandlerFunc   // by verb, for one request each
 	always  map[string]http.HandlerFunc     // by verb, for the rest
 	asked   []string
-	patches []string
-	conns   chan net.Conn
-	closed  chan struct{}
-	close   sync.Once
+	patches []string // of labels
+	// conditions are the patches of the status.
+	conditions []string
+	// posted are events as they were after each write; forgetful makes those that are there unknown.
+	posted    []eventsv1.Event
+	forgetful bool
+	conns     chan net.Conn
+	closed    chan struct{}
+	close     sync.Once
 }
 
 // change is an event of a watch.
@@ -116,9 +122,16 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") != "" {
 		verb = "watch"
 	}
+	if strings.HasSuffix(r.URL.Path, "/status") {
+		verb += "/status" // which fails for reasons of its own
+	}
+	if strings.HasPrefix(r.URL.Path, "/apis/events.k8s.io/v1/namespaces/default/events") {
+		f.takeEvent(w, r)
+		return
+	}
 	f.mu.Lock()
 	f.asked = append(f.asked, verb+" "+r.URL.Query().Get("resourceVersion"))
-	h := map[string]http.HandlerFunc{"get": f.get, "patch": f.patch, "watch": f.watch}[verb]
+	h := map[string]http.HandlerFunc{"get": f.get, "patch": f.patch, "patch/status": f.patch, "watch": f.watch}[verb]
 	if o := f.always[verb]; o != nil {
 		h = o
 	}
@@ -144,31 +157,65 @@ func (f *fakeAPI) get(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, f.node)
 }
 
-// patch takes a merge patch of labels, and nothing else.
+// patch takes what we send: a merge patch of labels, a strategic merge patch of one condition, a JSON patch that removes a taint.
 func (f *fakeAPI) patch(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
 	}
-	var p struct {
-		Metadata struct {
-			UID    types.UID          `json:"uid"`
-			Labels map[string]*string `json:"labels"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(body, &p); err != nil || r.Header.Get("Content-Type") != "application/merge-patch+json" {
-		f.t.Errorf("patch %s of type %s: %v", body, r.Header.Get("Content-Type"), err)
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.patches = append(f.patches, string(body))
-	switch {
-	case f.node == nil:
+	if f.node == nil {
 		fail(w, apierrors.NewNotFound(corev1.Resource("nodes"), nodeName))
 		return
-	case p.Metadata.UID != f.node.UID:
-		fail(w, otherUID())
+	}
+	status := strings.HasSuffix(r.URL.Path, "/status")
+	switch kind := types.PatchType(r.Header.Get("Content-Type")); {
+	case kind == types.MergePatchType && !status:
+		f.patches = append(f.patches, string(body))
+		err = f.patchLabels(body)
+	case kind == types.StrategicMergePatchType && status:
+		f.conditions = append(f.conditions, string(body))
+		err = f.patchCondition(body)
+	case kind == types.JSONPatchType && !status:
+		err = f.patchTaint(body)
+	default:
+		f.t.Errorf("patch %s of type %s to %s", body, kind, r.URL.Path)
+	}
+	if err != nil {
+		failWith(f.t, w, err)
 		return
+	}
+	answer(w, http.StatusOK, f.node)
+}
+
+// patched is what patches name.
+type patched struct {
+	Metadata struct {
+		UID    types.UID          `json:"uid"`
+		Labels map[string]*string `json:"labels"`
+	} `json:"metadata"`
+	Status struct {
+		Conditions []corev1.NodeCondition `json:"conditions"`
+	} `json:"status"`
+}
+
+// parse reads a patch and wants it to be for this Node.
+func (f *fakeAPI) parse(body []byte) (patched, error) {
+	var p patched
+	if err := json.Unmarshal(body, &p); err != nil {
+		f.t.Errorf("patch %s: %v", body, err)
+	}
+	if p.Metadata.UID != f.node.UID {
+		return p, otherUID()
+	}
+	return p, nil
+}
+
+func (f *fakeAPI) patchLabels(body []byte) error {
+	p, err := f.parse(body)
+	if err != nil {
+		return err
 	}
 	f.change(func(n *corev1.Node) {
 		for key, value := range p.Metadata.Labels {
@@ -179,7 +226,46 @@ func (f *fakeAPI) patch(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	})
-	answer(w, http.StatusOK, f.node)
+	return nil
+}
+
+func (f *fakeAPI) patchCondition(body []byte) error {
+	p, err := f.parse(body)
+	if err != nil {
+		return err
+	}
+	f.change(func(n *corev1.Node) {
+		for _, c := range p.Status.Conditions {
+			n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(o corev1.NodeCondition) bool { return o.Type == c.Type })
+			n.Status.Conditions = append(n.Status.Conditions, c)
+		}
+	})
+	return nil
+}
+
+// patchTaint wants the taint to be where the patch has seen it, as the API server does.
+func (f *fakeAPI) patchTaint(body []byte) error {
+	var operations []struct {
+		Op, Path string
+		Value    json.RawMessage
+	}
+	if err := json.Unmarshal(body, &operations); err != nil || len(operations) != 3 {
+		f.t.Errorf("patch %s: %v", body, err)
+		return nil
+	}
+	at, err := strconv.Atoi(strings.TrimPrefix(operations[2].Path, "/spec/taints/"))
+	if err != nil || operations[2].Op != "remove" || operations[1].Path != operations[2].Path || operations[0].Path != "/metadata/uid" {
+		f.t.Errorf("patch %s", body)
+	}
+	var want corev1.Taint
+	if err := json.Unmarshal(operations[1].Value, &want); err != nil {
+		f.t.Error(err)
+	}
+	if at >= len(f.node.Spec.Taints) || f.node.Spec.Taints[at] != want || string(operations[0].Value) != strconv.Quote(string(f.node.UID)) {
+		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", corev1.Resource("nodes"), nodeName, "", 0, false)
+	}
+	f.change(func(n *corev1.Node) { n.Spec.Taints = slices.Delete(n.Spec.Taints, at, at+1) })
+	return nil
 }
 
 func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,6 +43,17 @@ func fail(w http.ResponseWriter, err *apierrors.StatusError) {
 	s := err.Status()
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	answer(w, int(s.Code), s)
+}
+
+// failWith answers with an error that is one of the API server's.
+func failWith(t *testing.T, w http.ResponseWriter, err error) {
+	t.Helper()
+	known, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		t.Error(err)
+		return
+	}
+	fail(w, known)
 }
 
 func answer(w http.ResponseWriter, code int, object any) {

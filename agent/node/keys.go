@@ -14,6 +14,15 @@ const (
 	// LabelImagePrefix and the image's name make the label of a ready image. Its value is the beginning of the digest, so
 	// that a selector can ask for one version of the image.
 	LabelImagePrefix = "image.prewarm.dev/"
+	// ConditionImagesReady is the type of the Node's condition: True while the node is ready, False with the reason otherwise.
+	ConditionImagesReady = "prewarm.dev/ImagesReady"
+	// LabelWarm is on a placeholder pod while its node is ready, with the value "true". A PodDisruptionBudget spares those that
+	// do not have it, so that a Space displaces a placeholder whose node is warm.
+	LabelWarm = "prewarm.dev/warm"
+	// GateImageReady is the readiness gate of placeholder pods, and the type of the condition that opens it.
+	GateImageReady = "prewarm.dev/image-ready"
+	// EventFailedOpen is the reason of the event that a Node takes pods although its images are not ready.
+	EventFailedOpen = "FailedOpen"
 	// labelTrue is the only value of LabelReady.
 	labelTrue = "true"
 	// labelDigits is how many hexadecimal digits of a digest a label has.

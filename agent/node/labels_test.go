@@ -38,6 +38,15 @@ func TestDifference(t *testing.T) {
 			labels: map[string]string{LabelReady: "true", LabelImagePrefix + "gpu": "abcdefabcdef"},
 			want:   "image.prewarm.dev/gpu-",
 		},
+		"a required image, of which nothing was said or is known": {
+			state:  State{Images: map[string]Image{"cpu": {Required: true}, "gpu": {Required: true}, "extra": {}}},
+			labels: map[string]string{LabelReady: "true", LabelImagePrefix + "cpu": "abcdefabcdef"},
+			want:   "prewarm.dev/image-ready-",
+		},
+		"required images, of which all was said and nothing is known": {
+			state:  State{Images: map[string]Image{"cpu": {Required: true}, "extra": {}}},
+			labels: map[string]string{LabelReady: "true", LabelImagePrefix + "cpu": "abcdefabcdef"},
+		},
 		"ready, nothing there": {
 			state: State{Readiness: Ready, Images: images("cpu", Ready, "gpu", Ready)},
 			want:  "image.prewarm.dev/cpu=abcdefabcdef image.prewarm.dev/gpu=abcdefabcdef prewarm.dev/image-ready=true",
@@ -139,8 +148,8 @@ func TestStateEqual(t *testing.T) {
 		ready(),
 		lost(),
 		unknown(),
-		{Readiness: Ready, Images: map[string]Image{"cpu": {Ready, "sha256:other"}}},
-		{Readiness: Ready, Images: map[string]Image{"gpu": {Ready, "sha256:0123456789abcdef"}}},
+		{Readiness: Ready, Images: map[string]Image{"cpu": {Readiness: Ready, Digest: "sha256:other"}}},
+		{Readiness: Ready, Images: map[string]Image{"gpu": {Readiness: Ready, Digest: "sha256:0123456789abcdef"}}},
 	}
 	for i, a := range states {
 		for j, b := range states {

@@ -4,6 +4,7 @@ package node
 
 import (
 	"maps"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 )
@@ -22,8 +23,12 @@ const (
 // Image is what is known of one image.
 type Image struct {
 	Readiness Readiness
+	// Required says that the node is not ready without it.
+	Required bool
 	// Digest is what the image's reference means; only that of a ready image is told.
 	Digest digest.Digest
+	// Reason and Message tell why an image that is not ready has failed; empty while it is on its way.
+	Reason, Message string
 }
 
 // State is what is known of this node. The zero value is that nothing is known.
@@ -33,10 +38,12 @@ type State struct {
 	// Images are all images that this node needs, by the name they have in the configuration; nil as long as it is not
 	// known which these are.
 	Images map[string]Image
+	// FailOpenAfter is how long after its beginning a Node whose images are not ready takes pods all the same; 0 is never.
+	FailOpenAfter time.Duration
 }
 
 func (s State) equal(o State) bool {
-	return s.Readiness == o.Readiness && (s.Images == nil) == (o.Images == nil) && maps.Equal(s.Images, o.Images)
+	return s.Readiness == o.Readiness && s.FailOpenAfter == o.FailOpenAfter && (s.Images == nil) == (o.Images == nil) && maps.Equal(s.Images, o.Images)
 }
 
 // Facts is what the Node says of itself that decides which images it needs.

@@ -176,6 +176,7 @@ func TestPausesBeginAnew(t *testing.T) {
 			b.start(t)
 			b.pass(3 * time.Minute)
 			b.say(lost())
+			b.settle() // the condition was written
 			b.endWatches()
 			b.edit(func(n *corev1.Node) { n.Labels[LabelReady] = "true" })
 			b.pass(firstPause)

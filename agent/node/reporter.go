@@ -3,17 +3,22 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
-// Observer counts writes to the API server.
+// Observer counts what is done at the API server.
 type Observer interface {
-	// APIWrite counts a write: the kind of the object in lower case, and success, conflict, forbidden, missing or failure.
+	// FailedOpen counts that the startup taint was taken off a Node whose images are not ready.
+	FailedOpen()
+	// APIWrite counts a write: the kind of the object in lower case, with its subresource, and success, conflict, forbidden, missing or failure.
 	APIWrite(object, result string)
 }
 
@@ -27,7 +32,9 @@ type Options struct {
 	UserAgent string
 	// AskKubelet asks the kubelet for its thresholds, once.
 	AskKubelet bool
-	Observer   Observer
+	// Placeholders are the pods that are marked while the node is ready.
+	Placeholders Placeholders
+	Observer     Observer
 	// Problem is told why the Node does not say what it should, and nil when it does again.
 	Problem func(error)
 	Logger  *slog.Logger
@@ -40,6 +47,9 @@ type Reporter struct {
 
 	client *client
 	facts  chan Facts
+	events chan Event
+	// uid is that of the Node, once one has been seen.
+	uid atomic.Pointer[types.UID]
 
 	// What follows belongs to the goroutine of Run.
 
@@ -52,6 +62,9 @@ type Reporter struct {
 	unseen, unwritten error
 	told              Reason
 	failures          int
+	// started is when Run began, and patience ends when a node with the startup taint is given up.
+	started  time.Time
+	patience *time.Timer
 }
 
 // NewReporter makes a Reporter; it asks the API server nothing yet.
@@ -60,7 +73,7 @@ func NewReporter(o Options) (*Reporter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reporter{Options: o, client: c, facts: make(chan Facts, 1)}, nil
+	return &Reporter{Options: o, client: c, facts: make(chan Facts, 1), events: make(chan Event, eventQueue)}, nil
 }
 
 // Check asks the API server for the Node, once. The error is an *Error that says what to do: the Node is not there
@@ -81,14 +94,25 @@ func (r *Reporter) Run(ctx context.Context, states iter.Seq[State]) error {
 	defer wg.Wait()
 	defer cancel()
 	desired := make(chan State, 1)
+	marker := newMarker(r)
 	wg.Go(func() {
 		for s := range states {
 			replace(desired, s)
+			replace(marker.ready, s.Readiness)
 		}
 	})
+	if r.Placeholders.Namespace != "" {
+		wg.Go(func() { marker.run(ctx) })
+		wg.Go(func() { marker.watchPods(ctx) })
+	}
 	sightings := make(chan sighting)
 	wg.Go(func() { r.watchNode(ctx, sightings) })
+	wg.Go(func() { r.postEvents(ctx) })
 
+	r.started = time.Now()
+	r.patience = time.NewTimer(settle)
+	r.patience.Stop()
+	defer r.patience.Stop()
 	rest := time.NewTimer(settle)
 	rest.Stop()
 	resting := false // while it is true, the Node's changes are not answered
@@ -105,6 +129,7 @@ func (r *Reporter) Run(ctx context.Context, states iter.Seq[State]) error {
 			if urgent := r.see(ctx, s); resting && !urgent {
 				continue
 			}
+		case <-r.patience.C:
 		case <-rest.C:
 			resting = false
 		}
@@ -151,6 +176,7 @@ func (r *Reporter) keep(o *object) {
 		replace(r.facts, facts)
 	}
 	r.object = o
+	r.uid.Store(&o.uid)
 }
 
 // reconcile makes the Node say the state, if it does not. It gives the time for which the Node's changes need no answer;
@@ -177,19 +203,37 @@ func (r *Reporter) reconcile(ctx context.Context) time.Duration {
 	}
 }
 
-// write patches what differs. If somebody was faster, or it is another Node by now, the Node is read and what then
-// differs is patched, once more.
+// write patches what differs, one thing after the other: the label first, since pods choose by it. What cannot be written
+// keeps nothing else from being written; the first error is given. If somebody was faster, or it is another Node by now, the
+// Node is read and what then differs is patched, once more.
 func (r *Reporter) write(ctx context.Context) (wrote bool, err error) {
+	for _, due := range []func() *patch{r.labelsDue, r.taintOff, r.conditionDue} {
+		did, dueErr := r.writeOne(ctx, due)
+		wrote = wrote || did
+		if err == nil {
+			err = dueErr
+		}
+		if r.object == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return wrote, err
+}
+
+func (r *Reporter) writeOne(ctx context.Context, due func() *patch) (wrote bool, err error) {
 	for range 2 {
-		change := difference(r.state, r.object.labels)
-		if len(change) == 0 {
+		p := due()
+		if p == nil {
 			return false, nil
 		}
 		var o *object
-		o, err = r.client.patch(ctx, r.object.uid, change)
-		r.Observer.APIWrite("node", ReasonOf(err).result())
+		o, err = r.client.patch(ctx, p)
+		r.Observer.APIWrite(p.object, ReasonOf(err).result())
 		if err == nil {
-			r.Logger.InfoContext(ctx, "wrote labels of the Node", "node", r.Node, "labels", change)
+			r.Logger.InfoContext(ctx, "wrote to the Node", "node", r.Node, "change", p.what)
+			if p.kind == types.JSONPatchType && r.state.Readiness != Ready {
+				r.tellFailedOpen(ctx)
+			}
 			r.keep(o)
 			return true, nil
 		}
@@ -203,6 +247,37 @@ func (r *Reporter) write(ctx context.Context) (wrote bool, err error) {
 		r.keep(o)
 	}
 	return false, err
+}
+
+// tellFailedOpen tells that the Node takes pods though its images are not ready.
+func (r *Reporter) tellFailedOpen(ctx context.Context) {
+	_, why := r.state.missing()
+	r.Observer.FailedOpen()
+	r.Logger.WarnContext(ctx, "the node is given up: it takes pods although its images are not ready", "node", r.Node, "after", r.state.FailOpenAfter, "why", why)
+	r.Post(Event{
+		Warning: true, Reason: EventFailedOpen, Action: "RemoveStartupTaint",
+		Note: fmt.Sprintf("the startup taint %s is taken off after %v although images are not ready: %s", TaintKey, r.state.FailOpenAfter, why),
+	})
+}
+
+func (r *Reporter) labelsDue() *patch {
+	change := difference(r.state, r.object.labels)
+	if len(change) == 0 {
+		return nil
+	}
+	return labelPatch(objectNode, r.object.uid, change)
+}
+
+func (r *Reporter) conditionDue() *patch { return r.state.conditionDue(r.object, time.Now()) }
+
+// taintOff gives the removal of the startup taint where it is due, and otherwise looks when it will be.
+func (r *Reporter) taintOff() *patch {
+	p, deadline := r.taintDue(time.Now())
+	r.patience.Stop()
+	if !deadline.IsZero() {
+		r.patience.Reset(time.Until(deadline))
+	}
+	return p
 }
 
 // missed forgets the Node where an error says that there is none; the watch tells when it is back.

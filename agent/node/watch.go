@@ -33,11 +33,23 @@ func (r *Reporter) watchNode(ctx context.Context, out chan<- sighting) {
 	if r.AskKubelet {
 		r.askKubelet(ctx, send)
 	}
+	keepWatching(ctx, func(version string) (string, error) { return r.follow(ctx, version, send) }, func(err error) {
+		if gone(err) { // usual after a long silence
+			r.Logger.DebugContext(ctx, "the watch is read anew", "error", err)
+			return
+		}
+		send(sighting{err: err})
+	})
+}
+
+// keepWatching calls follow until ctx ends, each time with the version that it gave before, and with a pause that grows from one
+// failure to the next. A watch that lasts is no failure, however it ends.
+func keepWatching(ctx context.Context, follow func(version string) (string, error), failed func(error)) {
 	version, failures := "", 0
 	for ctx.Err() == nil {
 		calm := time.NewTimer(calmAfter)
 		var err error
-		version, err = r.follow(ctx, version, send)
+		version, err = follow(version)
 		select {
 		case <-calm.C:
 			failures = 0
@@ -45,13 +57,8 @@ func (r *Reporter) watchNode(ctx context.Context, out chan<- sighting) {
 			calm.Stop()
 			failures++
 		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case gone(err): // usual after a long silence
-			r.Logger.DebugContext(ctx, "the watch is read anew", "error", err)
-		case err != nil:
-			send(sighting{err: err})
+		if err != nil && ctx.Err() == nil {
+			failed(err)
 		}
 		wait(ctx, pause(failures, ReasonOf(err).seldom()))
 	}
@@ -71,7 +78,7 @@ func (r *Reporter) follow(ctx context.Context, version string, send func(sightin
 		}
 		send(sighting{object: o, err: err, fresh: true})
 	}
-	w, err := r.client.watch(ctx, version)
+	w, err := r.client.watchNode(ctx, version)
 	if err != nil {
 		return "", err
 	}

@@ -40,7 +40,7 @@ func TestWatchGoesOnWhereItEnded(t *testing.T) {
 		b.create("u1", "zone=a")
 		b.start(t)
 		b.say(ready())
-		if got := b.requests(); got[len(got)-1] != "patch " {
+		if got := b.requests(); got[len(got)-1] != "patch/status " {
 			t.Errorf("the last request is %q", got)
 		}
 		at := b.version
@@ -91,7 +91,7 @@ func TestBookmarks(t *testing.T) {
 		b.say(ready())
 		b.endWatches()
 		b.pass(time.Second)
-		if !contains(b.requests(), "watch 5001") {
+		if !contains(b.requests(), "watch 5002") { // after what was written meanwhile
 			t.Errorf("requests are %q", b.requests())
 		}
 		b.wantLabels(t, "a bookmark is no Node", readyLabel, cpuLabel)

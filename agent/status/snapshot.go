@@ -41,6 +41,8 @@ type Configuration struct {
 	LoadedAt time.Time `json:"loadedAt,omitzero"`
 	// Error is what is wrong with a newer one that was refused; empty while the newest is in force.
 	Error string `json:"error,omitempty"`
+	// FailOpenAfterSeconds is the startupTaint.failOpenAfter of the one in force; 0 means never.
+	FailOpenAfterSeconds float64 `json:"failOpenAfterSeconds,omitempty"`
 }
 
 // ImageStatus is the state of one image.
@@ -49,8 +51,8 @@ type ImageStatus struct {
 
 	// Required says that the node is not ready without it.
 	Required bool `json:"required"`
-	// Known is false until the runtime has told whether the image is there: at the agent's start, and after the entry in
-	// the configuration has changed. Until then what was said about the image before stays said.
+	// Known is false until the runtime has told whether the image is there: at the agent's start, and after how the image is
+	// to be kept has changed. Until then what was said about the image before stays said.
 	Known bool `json:"known"`
 	// Pinned is true while kubelet and containerd are kept from collecting the image.
 	Pinned bool `json:"pinned"`

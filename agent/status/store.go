@@ -85,8 +85,9 @@ func (s *Store) Watch(ctx context.Context) iter.Seq[Snapshot] {
 	}
 }
 
-// SetImages says which images this node needs, in order. The state of those that stay is kept, unless an entry now has
-// another reference: then nothing is known of it.
+// SetImages says which images this node needs, in order. The state of those that stay is kept. An entry that is new or now
+// has another reference is not ready until it has been looked at, whatever was said of this node before; only of the first
+// images, those of an agent that has just started, nothing is known.
 func (s *Store) SetImages(images []config.Image) {
 	s.set(func(next *Snapshot) {
 		next.Configured = true
@@ -95,7 +96,7 @@ func (s *Store) SetImages(images []config.Image) {
 			ref := entry.Reference.String()
 			is, ok := s.now.Image(entry.Name)
 			if !ok || is.Reference != ref {
-				is = ImageStatus{Progress: cri.Progress{Image: entry.Name, Reference: ref}}
+				is = ImageStatus{Progress: cri.Progress{Image: entry.Name, Reference: ref}, Known: s.now.Configured}
 			}
 			is.Required = entry.Required
 			next.Images[i] = is
@@ -155,6 +156,9 @@ func (s *Store) SetConfiguration(u config.Update) {
 		}
 		next.Configuration.Error = ""
 		next.Configuration.Generation, next.Configuration.LoadedAt = u.Generation, s.clock()
+		if u.Configuration != nil {
+			next.Configuration.FailOpenAfterSeconds = u.Configuration.StartupTaint.FailOpenAfter.Seconds()
+		}
 	})
 }
 

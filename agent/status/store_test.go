@@ -108,10 +108,10 @@ func TestSetImages(t *testing.T) {
 		{"the same", []config.Image{a, b}, map[string]Readiness{"a": Ready, "b": Ready}},
 		{"another order", []config.Image{b, a}, map[string]Readiness{"a": Ready, "b": Ready}},
 		{"not required any more", []config.Image{optional(b), a}, map[string]Readiness{"a": Ready, "b": Ready}},
-		{"one more", []config.Image{a, b, entry(t, "c", "reg.example/c:1")}, map[string]Readiness{"a": Ready, "b": Ready, "c": Unknown}},
-		{"another reference", []config.Image{a, entry(t, "b", "reg.example/b:2")}, map[string]Readiness{"a": Ready, "b": Unknown}},
-		{"gone", []config.Image{entry(t, "b", "reg.example/b:2")}, map[string]Readiness{"b": Unknown}},
-		{"back, and nothing is remembered", []config.Image{a}, map[string]Readiness{"a": Unknown}},
+		{"one more", []config.Image{a, b, entry(t, "c", "reg.example/c:1")}, map[string]Readiness{"a": Ready, "b": Ready, "c": NotReady}},
+		{"another reference", []config.Image{a, entry(t, "b", "reg.example/b:2")}, map[string]Readiness{"a": Ready, "b": NotReady}},
+		{"gone", []config.Image{entry(t, "b", "reg.example/b:2")}, map[string]Readiness{"b": NotReady}},
+		{"back, and nothing is remembered", []config.Image{a}, map[string]Readiness{"a": NotReady}},
 	}
 	for _, step := range steps {
 		s.SetImages(step.images)
@@ -137,7 +137,7 @@ func TestSetConfiguration(t *testing.T) {
 			t.Errorf("a bad first one (-want +got):\n%s", diff)
 		}
 		s.SetConfiguration(config.Update{Configuration: config.Default(), Generation: 2})
-		good := Configuration{Source: "/etc/prewarm/config.yaml", Generation: 2, LoadedAt: loaded}
+		good := Configuration{Source: "/etc/prewarm/config.yaml", Generation: 2, LoadedAt: loaded, FailOpenAfterSeconds: 1800}
 		if diff := cmp.Diff(good, s.Get().Configuration); diff != "" {
 			t.Errorf("a good one (-want +got):\n%s", diff)
 		}

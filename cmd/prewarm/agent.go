@@ -13,6 +13,7 @@ import (
 	"github.com/prewarm-dev/prewarm/agent"
 	"github.com/prewarm-dev/prewarm/agent/config"
 	"github.com/prewarm-dev/prewarm/agent/metrics"
+	"github.com/prewarm-dev/prewarm/agent/node"
 	"github.com/prewarm-dev/prewarm/agent/status"
 	"github.com/prewarm-dev/prewarm/cri"
 )
@@ -23,6 +24,9 @@ const (
 	// defaultConfig is where the ConfigMap is mounted.
 	defaultConfig = "/etc/prewarm/config.yaml"
 	defaultListen = ":9777"
+	// defaultPlaceholderNamespace and defaultPlaceholderSelector are those of HyperPod's guide to a warm pool.
+	defaultPlaceholderNamespace = "overprovisioning"
+	defaultPlaceholderSelector  = "app=spaces-placeholder"
 	// automatic is the word of --accelerator that stands for looking at the Node.
 	automatic = "auto"
 )
@@ -34,6 +38,7 @@ type agentFlags struct {
 	config, listen string
 	accelerator    choice
 	kubeletConfigz bool
+	placeholders   node.Placeholders
 }
 
 func (a *app) agent(ctx context.Context, s *shared) *cobra.Command {
@@ -66,6 +71,8 @@ one JSON object on stdout. The state is served over HTTP: /v1/status, /v1/watch,
 	f.credentials.register(cmd)
 	flags.StringVar(&f.listen, "listen", defaultListen, "address and port of the HTTP server")
 	flags.BoolVar(&f.kubeletConfigz, "kubelet-configz", false, "ask the kubelet for its thresholds, which needs the permission to get nodes/proxy\n(else its defaults are taken)")
+	flags.StringVar(&f.placeholders.Namespace, "placeholder-namespace", defaultPlaceholderNamespace, "namespace of the placeholder pods, which are marked while their node is ready\n(empty: none are)")
+	flags.StringVar(&f.placeholders.Selector, "placeholder-selector", defaultPlaceholderSelector, "labels by which placeholder pods are known")
 	flags.Var(&f.accelerator, "accelerator", "what this node has: "+f.accelerator.list()+
 		"\n(auto asks the Node; standalone it is any, which takes every image)")
 	// It fails only for a flag that does not exist or has one already, which a test would see.
@@ -125,7 +132,7 @@ func (a *app) runAgent(ctx context.Context, s *shared, f *agentFlags) (err error
 	})
 	err = together(ctx, loop.Run, tell,
 		func(ctx context.Context) error { return status.Serve(ctx, listener, handler, log) },
-		func(ctx context.Context) error { return show.follow(ctx, store) })
+		func(ctx context.Context) error { return show.follow(ctx, store, log) })
 	err = errors.Join(err, dial.Close())
 	if err == nil {
 		log.InfoContext(ctx, "prewarm agent stopped; what was fetched is kept")
@@ -172,6 +179,9 @@ func (d *dialer) connect(ctx context.Context) (agent.Runtime, error) {
 	r, err := cri.Connect(ctx, d.options)
 	if err != nil { // a nil *cri.Runtime would not be a nil interface
 		return nil, err
+	}
+	if err := r.Lock(); err != nil {
+		return nil, errors.Join(err, r.Close())
 	}
 	d.runtime = r
 	return r, nil

@@ -61,13 +61,23 @@ func (f *agentFlags) reporter(
 		return nil, nil, err
 	}
 	r, err := node.NewReporter(node.Options{
-		Config: kubeconfig, Node: f.node.name, UserAgent: "prewarm/" + version, AskKubelet: f.kubeletConfigz, Observer: m, Problem: store.SetNodeError, Logger: log,
+		Config: kubeconfig, Node: f.node.name, UserAgent: "prewarm/" + version, AskKubelet: f.kubeletConfigz, Placeholders: f.placeholders,
+		Observer: m, Problem: store.SetNodeError, Logger: log,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	log.InfoContext(ctx, "tells the Node", "node", f.node.name, "apiServer", kubeconfig.Host)
-	tell = func(ctx context.Context) error { return r.Run(ctx, agent.NodeStates(ctx, store)) }
+	tell = func(ctx context.Context) error {
+		return together(ctx,
+			func(ctx context.Context) error { return r.Run(ctx, agent.NodeStates(ctx, store)) },
+			func(ctx context.Context) error {
+				for e := range agent.NodeEvents(ctx, store) {
+					r.Post(e)
+				}
+				return nil
+			})
+	}
 	facts = func(ctx context.Context) <-chan config.NodeFacts { return agent.NodeFacts(ctx, r.Facts(), f.forced()) }
 	return tell, facts, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
 	"github.com/prewarm-dev/prewarm/agent/node"
@@ -30,7 +31,8 @@ func (a *app) cleanup(ctx context.Context, s *shared) *cobra.Command {
 		Short: "Take away what the agent left on this node",
 		Long: `Take away what the agent left on this node, so that it is as if there had been none: pins of images, kept partial
 downloads, and the labels of the Node. Images stay, unless --images is given; then those that the agent had pinned are
-removed, except those that a container was started from. Stop the agent first, or it puts everything back.
+removed, except those that a container was started from, which stay pinned so that a later clean-up finds them. Stop the
+agent first, or it puts everything back.
 
 It can be run again and again. With --dry-run it only says what it would do.
 
@@ -87,6 +89,9 @@ type noObserver struct{}
 // APIWrite implements node.Observer.
 func (noObserver) APIWrite(_, _ string) {}
 
+// FailedOpen implements node.Observer.
+func (noObserver) FailedOpen() {}
+
 func (f *cleanupFlags) clearNode(ctx context.Context, done *cleaned, log *slog.Logger) error {
 	if f.node.standalone {
 		return nil
@@ -96,7 +101,7 @@ func (f *cleanupFlags) clearNode(ctx context.Context, done *cleaned, log *slog.L
 		return err
 	}
 	r, err := node.NewReporter(node.Options{
-		Config: kubeconfig, Node: f.node.name, UserAgent: "prewarm-cleanup", AskKubelet: false, Observer: noObserver{}, Problem: func(error) {}, Logger: log,
+		Config: kubeconfig, Node: f.node.name, UserAgent: "prewarm-cleanup", AskKubelet: false, Placeholders: node.Placeholders{}, Observer: noObserver{}, Problem: func(error) {}, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -113,11 +118,17 @@ func (f *cleanupFlags) clearRuntime(ctx context.Context, rt *cri.Runtime, done *
 	if err != nil {
 		return err
 	}
+	var errs []error
+	if f.images {
+		kept, err := f.removeImages(ctx, rt, pins, done)
+		errs = append(errs, err)
+		// The pin is all that says that an image is one of ours: without it the next clean-up would not know.
+		pins = slices.DeleteFunc(pins, func(p cri.Pin) bool { return kept[p.Target] })
+	}
 	for _, p := range pins {
 		done.Pins = append(done.Pins, p.Name)
 	}
 	slices.Sort(done.Pins)
-	var errs []error
 	if !f.dryRun {
 		errs = append(errs, rt.Unpin(ctx, pins...))
 	}
@@ -128,38 +139,42 @@ func (f *cleanupFlags) clearRuntime(ctx context.Context, rt *cri.Runtime, done *
 		return f.dryRun
 	})
 	done.Leases = append(done.Leases, leases...)
-	errs = append(errs, err)
-	if f.images {
-		errs = append(errs, f.removeImages(ctx, rt, done))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, err)...)
 }
 
-// removeImages removes the images that were pinned: the pins of image IDs name them.
-func (f *cleanupFlags) removeImages(ctx context.Context, rt *cri.Runtime, done *cleaned) error {
+// removeImages removes the images that are pinned: the pins of image IDs name them. It gives the targets of those that are
+// still there.
+func (f *cleanupFlags) removeImages(ctx context.Context, rt *cri.Runtime, pins []cri.Pin, done *cleaned) (kept map[digest.Digest]bool, err error) {
+	kept = map[digest.Digest]bool{}
 	used, err := rt.InUse(ctx)
 	if err != nil {
-		return err
+		return kept, err
 	}
 	var errs []error
-	for _, id := range done.Pins {
+	for _, p := range pins {
 		switch {
-		case !strings.HasPrefix(id, "sha256:"):
+		case !strings.HasPrefix(p.Name, "sha256:"):
 			continue
-		case used[id]:
-			done.Kept = append(done.Kept, id)
+		case used[p.Name]:
+			kept[p.Target] = true
+			done.Kept = append(done.Kept, p.Name)
 			continue
-		case !f.dryRun:
-			ctx, cancel := context.WithTimeout(ctx, time.Minute)
-			err = rt.Remove(ctx, id)
+		case f.dryRun:
+		default:
+			limited, cancel := context.WithTimeout(ctx, time.Minute)
+			err = rt.Remove(limited, p.Name)
 			cancel()
 		}
-		if err == nil {
-			done.Removed = append(done.Removed, id)
+		if err != nil {
+			kept[p.Target] = true
+			errs = append(errs, err)
+			continue
 		}
-		errs = append(errs, err)
+		done.Removed = append(done.Removed, p.Name)
 	}
-	return errors.Join(errs...)
+	slices.Sort(done.Removed)
+	slices.Sort(done.Kept)
+	return kept, errors.Join(errs...)
 }
 
 // print says what was done, a line for each thing.
@@ -180,7 +195,7 @@ func (c cleaned) print(w io.Writer) error {
 	add(verb("unpinned", "unpin"), c.Pins)
 	add(verb("dropped the partial download of", "drop the partial download of"), c.Leases)
 	add(verb("removed image", "remove image"), c.Removed)
-	add("a container uses image", c.Kept)
+	add("stays pinned until it is cleaned up again, since a container uses it: image", c.Kept)
 	if len(lines) == 0 {
 		lines = []string{"nothing of prewarm is here"}
 	}

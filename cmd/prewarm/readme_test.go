@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -128,38 +128,69 @@ func constants(t *testing.T, file, prefix string) []string {
 	return out
 }
 
-func TestReadmeHasEveryLabel(t *testing.T) {
+func TestReadmeHasEverythingThatIsWritten(t *testing.T) {
 	t.Parallel()
 	text := strings.Join(readme(t, "writes"), "\n")
-	for _, want := range []string{node.LabelReady + `: "true"`, node.LabelImagePrefix + "<name>: <12 hexadecimal digits"} {
+	for _, want := range []string{
+		node.LabelReady + `: "true"`, node.LabelImagePrefix + "<name>: <12 hexadecimal digits", "condition `" + node.ConditionImagesReady,
+		"taint `" + node.TaintKey + ":" + string(node.TaintEffect), "condition `" + node.GateImageReady, "label `" + node.LabelWarm + `: "true"`,
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("README.md does not say that %s is written", want)
 		}
 	}
-	if n := strings.Count(text, "| label"); n != 2 {
-		t.Errorf("README.md has %d labels, the code has 2", n)
+	if n := strings.Count(text, "| label"); n != 3 {
+		t.Errorf("README.md has %d labels, the code has 3", n)
 	}
 }
 
-// What the client of the API server does is what the README asks permission for.
+func TestReadmeHasEveryEvent(t *testing.T) {
+	t.Parallel()
+	docs := words(readme(t, "events"))
+	code := append(constants(t, "../../agent/events.go", "Event"), node.EventFailedOpen)
+	slices.Sort(docs)
+	slices.Sort(code)
+	if d := cmp.Diff(code, docs); d != "" {
+		t.Errorf("events of the code (-) and of README.md (+):\n%s", d)
+	}
+}
+
+// The table is that of the code, and the code asks the API server for nothing else.
 func TestReadmeHasEveryPermission(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("../../agent/node/client.go")
+	where := map[node.PermissionScope]string{
+		node.ScopeCluster: "its Node", node.ScopePlaceholders: "the placeholders' namespace", node.ScopeEvents: "namespace default",
+	}
+	var want, verbs []string
+	for _, p := range node.Permissions() {
+		group := ""
+		if p.Group != "" {
+			group = "." + p.Group
+		}
+		want = append(want, "| `"+p.Verb+"` "+p.Resource+group+" | "+where[p.Namespace]+" | "+p.For+" |")
+		verbs = append(verbs, p.Verb)
+	}
+	if d := cmp.Diff(want, readme(t, "permissions")); d != "" {
+		t.Errorf("permissions of the code (-) and of README.md (+):\n%s", d)
+	}
+	names := map[string]string{"Put": "update", "Post": "create", "Delete": "delete", "Patch": "patch", "Get": "get"}
+	used := []string{"watch"}
+	files, err := filepath.Glob("../../agent/node/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	verbs := map[string]string{"Put": "update", "Post": "create", "Delete": "delete", "Patch": "patch", "Get": "get"}
-	var code []string
-	for _, m := range regexp.MustCompile(`c\.api\.(\w+)\(`).FindAllSubmatch(source, -1) {
-		code = append(code, verbs[string(m[1])])
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`c\.(?:api|events)\.(\w+)\(`).FindAllSubmatch(source, -1) {
+			used = append(used, names[string(m[1])])
+		}
 	}
-	if bytes.Contains(source, []byte("Watch: true")) {
-		code = append(code, "watch")
-	}
-	slices.Sort(code)
-	docs := words(readme(t, "permissions"))
-	slices.Sort(docs)
-	if d := cmp.Diff(slices.Compact(code), docs); d != "" {
-		t.Errorf("verbs of the code (-) and of README.md (+):\n%s", d)
+	slices.Sort(used)
+	slices.Sort(verbs)
+	if d := cmp.Diff(slices.Compact(used), slices.Compact(verbs)); d != "" {
+		t.Errorf("verbs of the client (-) and of its permissions (+):\n%s", d)
 	}
 }

@@ -75,7 +75,7 @@ func running(ctx context.Context, f func(ctx context.Context, args []string) err
 		switch {
 		case err == nil || known:
 			return err
-		case ctx.Err() != nil:
+		case ctx.Err() != nil && (errors.Is(err, context.Canceled) || cri.ReasonOf(err) == cri.ReasonCanceled):
 			return &exitError{code: exitInterrupted, err: errors.New("interrupted")}
 		default:
 			return &exitError{code: exitFailed, err: err}
