@@ -49,9 +49,10 @@ func objectOf(n *corev1.Node) *object {
 // olderThan reports whether o is an earlier state than other. Versions that cannot be compared count as later ones:
 // better to look twice than to miss something. (KEP-5504, "Comparable Resource Version")
 func (o *object) olderThan(other *object) bool {
-	if other == nil {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(o.version, other.version)
+	return other != nil && olderVersion(o.version, other.version)
+}
+
+func olderVersion(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }

@@ -25,8 +25,8 @@ type Placeholders struct {
 
 // pod is what we keep of a placeholder pod.
 type pod struct {
-	uid  types.UID
-	name string
+	uid           types.UID
+	name, version string
 	// labels are the pod's, and gate the status of the condition that opens its gate; "" where there is none.
 	labels map[string]string
 	gate   corev1.ConditionStatus
@@ -39,7 +39,7 @@ func podOf(p *corev1.Pod) *pod {
 	if !gated || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return nil
 	}
-	out := &pod{uid: p.UID, name: p.Name, labels: p.Labels}
+	out := &pod{uid: p.UID, name: p.Name, version: p.ResourceVersion, labels: p.Labels}
 	for _, c := range p.Status.Conditions {
 		if c.Type == GateImageReady {
 			out.gate, out.since = c.Status, c.LastTransitionTime
@@ -137,7 +137,9 @@ func (m *marker) see(ctx context.Context, s podSighting) {
 	case s.pod == nil:
 		delete(m.pods, s.uid)
 	default:
-		m.pods[s.uid] = s.pod
+		if have := m.pods[s.uid]; have == nil || !olderVersion(s.pod.version, have.version) { // the watch may lag behind our writes
+			m.pods[s.uid] = s.pod
+		}
 	}
 }
 

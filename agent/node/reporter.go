@@ -61,7 +61,7 @@ type Reporter struct {
 	// unseen and unwritten are why the Node cannot be seen, and written.
 	unseen, unwritten error
 	told              Reason
-	failures          int
+	duties            []*duty
 	// started is when Run began, and patience ends when a node with the startup taint is given up.
 	started  time.Time
 	patience *time.Timer
@@ -110,13 +110,15 @@ func (r *Reporter) Run(ctx context.Context, states iter.Seq[State]) error {
 	wg.Go(func() { r.postEvents(ctx) })
 
 	r.started = time.Now()
+	// The label first, since pods choose by it.
+	r.duties = []*duty{{due: r.labelsDue}, {due: r.taintOff}, {due: r.conditionDue}}
 	r.patience = time.NewTimer(settle)
 	r.patience.Stop()
 	defer r.patience.Stop()
 	rest := time.NewTimer(settle)
 	rest.Stop()
-	resting := false // while it is true, the Node's changes are not answered
 	for {
+		force := true
 		select {
 		case <-ctx.Done():
 			return nil
@@ -126,16 +128,13 @@ func (r *Reporter) Run(ctx context.Context, states iter.Seq[State]) error {
 			}
 			r.state = s
 		case s := <-sightings:
-			if urgent := r.see(ctx, s); resting && !urgent {
-				continue
-			}
+			force = r.see(ctx, s)
 		case <-r.patience.C:
 		case <-rest.C:
-			resting = false
+			force = false
 		}
-		if d := r.reconcile(ctx); d > 0 {
-			rest.Reset(d)
-			resting = true
+		if next := r.reconcile(ctx, force); !next.IsZero() {
+			rest.Reset(time.Until(next))
 		}
 	}
 }
@@ -179,47 +178,62 @@ func (r *Reporter) keep(o *object) {
 	r.uid.Store(&o.uid)
 }
 
-// reconcile makes the Node say the state, if it does not. It gives the time for which the Node's changes need no answer;
-// 0 where nothing had to be written.
-func (r *Reporter) reconcile(ctx context.Context) time.Duration {
-	if r.object == nil {
-		return 0
-	}
-	wrote, err := r.write(ctx)
-	if ctx.Err() != nil {
-		return 0
-	}
-	r.unwritten = err
-	r.tell(ctx)
-	switch {
-	case err != nil:
-		r.failures++
-		return pause(r.failures, ReasonOf(err).seldom())
-	case wrote:
-		r.failures = 0
-		return settle
-	default:
-		return 0
-	}
+// duty is one of the things that the Node must say. What goes wrong with one keeps no other from being said.
+type duty struct {
+	// due gives what must be written; nil where the Node says it.
+	due func() *patch
+	// rest is until when the Node's changes are not answered, and failures counts those in a row.
+	rest     time.Time
+	failures int
+	err      error
 }
 
-// write patches what differs, one thing after the other: the label first, since pods choose by it. What cannot be written
-// keeps nothing else from being written; the first error is given. If somebody was faster, or it is another Node by now, the
-// Node is read and what then differs is patched, once more.
-func (r *Reporter) write(ctx context.Context) (wrote bool, err error) {
-	for _, due := range []func() *patch{r.labelsDue, r.taintOff, r.conditionDue} {
-		did, dueErr := r.writeOne(ctx, due)
-		wrote = wrote || did
-		if err == nil {
-			err = dueErr
-		}
-		if r.object == nil || ctx.Err() != nil {
+// reconcile makes the Node say the state, if it does not: what is new at once, and what only changed on the Node when the rest
+// after the last write is over. It gives when that is the next time; zero where nothing rests.
+func (r *Reporter) reconcile(ctx context.Context, force bool) (next time.Time) {
+	if r.object == nil {
+		return time.Time{}
+	}
+	var first error
+	for _, d := range r.duties {
+		if r.object == nil || ctx.Err() != nil { // there is none any more, or we are to stop
 			break
 		}
+		if now := time.Now(); force || !now.Before(d.rest) {
+			r.do(ctx, d)
+		}
+		if d.rest.After(time.Now()) && (next.IsZero() || d.rest.Before(next)) {
+			next = d.rest
+		}
+		if first == nil {
+			first = d.err
+		}
 	}
-	return wrote, err
+	if ctx.Err() == nil {
+		r.unwritten = first
+		r.tell(ctx)
+	}
+	return next
 }
 
+// do writes what a duty demands, and says how long it rests then.
+func (r *Reporter) do(ctx context.Context, d *duty) {
+	wrote, err := r.writeOne(ctx, d.due)
+	if ctx.Err() != nil {
+		return
+	}
+	d.err = err
+	switch {
+	case err != nil:
+		d.failures++
+		d.rest = time.Now().Add(pause(d.failures, ReasonOf(err).seldom()))
+	case wrote:
+		d.failures, d.rest = 0, time.Now().Add(settle)
+	}
+}
+
+// writeOne patches what is due. If somebody was faster, or it is another Node by now, the Node is read and what then is due is
+// patched, once more.
 func (r *Reporter) writeOne(ctx context.Context, due func() *patch) (wrote bool, err error) {
 	for range 2 {
 		p := due()

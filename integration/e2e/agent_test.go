@@ -76,13 +76,19 @@ func (a *agent) problem(t *testing.T, words ...string) {
 // writes is how many writes to the API server the agent has counted, whatever became of them.
 func (a *agent) writes(t *testing.T) int {
 	t.Helper()
+	return a.writesOf(t, "node")
+}
+
+// writesOf counts the writes that were tried to a kind of object.
+func (a *agent) writesOf(t *testing.T, object string) int {
+	t.Helper()
 	code, body, err := a.Get(deadline(t), "/metrics")
 	if err != nil || code != http.StatusOK {
 		t.Fatalf("/metrics: %d %v", code, err)
 	}
 	sum := 0
 	for line := range strings.Lines(body) {
-		if _, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(line, "prewarm_api_writes_total{") {
+		if _, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(line, `prewarm_api_writes_total{object="`+object+`"`) {
 			n, err := strconv.Atoi(value)
 			if err != nil {
 				t.Fatalf("/metrics: %s: %v", line, err)

@@ -118,10 +118,16 @@ func labelsAlone(t *testing.T, c *cluster) {
 	skip := o.count()
 	m.crictl(t, "rmi", i.reference)
 	o.lacks(t, skip, i.key())
-	got := o.says(t, skip+1, said(true, i)).node.DeepCopy()
+	back := o.says(t, skip+1, said(true, i))
+	seen := o.first(t, skip+1, "have the labels and the condition", func(s sight) bool {
+		c := s.condition()
+		return !s.at.Before(back.at) && c != nil && c.Status == corev1.ConditionTrue
+	})
+	got := seen.node.DeepCopy()
 
 	want := n.DeepCopy()
 	maps.Copy(want.Labels, said(true, i))
+	want.Status.Conditions = append([]corev1.NodeCondition{*seen.condition()}, want.Status.Conditions...)
 	ignore := cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion", "ManagedFields")
 	if diff := cmp.Diff(want, got, ignore); diff != "" {
 		t.Errorf("the Node is otherwise than before (-want +got):\n%s", diff)
@@ -131,7 +137,11 @@ func labelsAlone(t *testing.T, c *cluster) {
 		if f.Manager != "prewarm" {
 			return false
 		}
-		keys = append(keys, owned(t, f)...)
+		if f.Subresource == "status" {
+			conditionOwned(t, f)
+		} else {
+			keys = append(keys, owned(t, f)...)
+		}
 		return true
 	})
 	if diff := cmp.Diff(n.ManagedFields, others); diff != "" {
@@ -158,6 +168,19 @@ func owned(t *testing.T, e metav1.ManagedFieldsEntry) []string {
 		keys = append(keys, key[len("f:"):])
 	}
 	return keys
+}
+
+// conditionOwned wants nothing but our condition in an entry of managedFields.
+func conditionOwned(t *testing.T, e metav1.ManagedFieldsEntry) {
+	t.Helper()
+	var fields map[string]map[string]map[string]any
+	if err := json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields); err != nil {
+		t.Fatalf("%s: %v", e.FieldsV1, err)
+	}
+	ours := fields["f:status"]["f:conditions"][`k:{"type":"`+node.ConditionImagesReady+`"}`]
+	if len(fields) != 1 || len(fields["f:status"]) != 1 || len(fields["f:status"]["f:conditions"]) != 1 || ours == nil {
+		t.Errorf("we own more of the status than our condition: %s", e.FieldsV1)
+	}
 }
 
 // labelsCorrected holds that labels which are not true go as soon as it is known that they are not, and that one of an

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/prewarm-dev/prewarm/agent/node"
 )
 
 // sight is a Node as a watch showed it, and when.
@@ -90,7 +92,12 @@ func (o *observer) count() int {
 // first waits for the first state, of those after the first skip ones, that is as cond wants it.
 func (o *observer) first(t *testing.T, skip int, what string, cond func(sight) bool) sight {
 	t.Helper()
-	ctx := deadline(t)
+	return o.firstWithin(t, patience, skip, what, cond)
+}
+
+func (o *observer) firstWithin(t *testing.T, d time.Duration, skip int, what string, cond func(sight) bool) sight {
+	t.Helper()
+	ctx := within(t, d)
 	for {
 		all, changed := o.all()
 		if i := slices.IndexFunc(all[skip:], cond); i >= 0 {
@@ -119,9 +126,36 @@ func (o *observer) lacks(t *testing.T, skip int, key string) sight {
 	})
 }
 
-// quiet wants no change of the Node for a while.
+// condition is the agent's condition on the Node; nil where there is none.
+func (s sight) condition() *corev1.NodeCondition {
+	if s.node == nil {
+		return nil
+	}
+	for i, c := range s.node.Status.Conditions {
+		if c.Type == node.ConditionImagesReady {
+			return &s.node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// conditioned waits for the first state, of those after the first skip ones, whose condition has this status and reason.
+func (o *observer) conditioned(t *testing.T, skip int, status corev1.ConditionStatus, reason string) sight {
+	t.Helper()
+	return o.first(t, skip, fmt.Sprintf("have the condition %s %s", status, reason), func(s sight) bool {
+		c := s.condition()
+		return c != nil && c.Status == status && c.Reason == reason
+	})
+}
+
+// quiet wants no change of the Node for a while, once its condition, if there is one, says what its label says.
 func (o *observer) quiet(t *testing.T, d time.Duration) {
 	t.Helper()
+	all, _ := o.all()
+	o.first(t, len(all)-1, "have a condition that says what the label says", func(s sight) bool {
+		c := s.condition()
+		return c == nil || (c.Status == corev1.ConditionTrue) == (s.ours()[node.LabelReady] != "")
+	})
 	before, changed := o.all()
 	timer := time.NewTimer(d)
 	defer timer.Stop()

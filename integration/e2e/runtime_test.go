@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/prewarm-dev/prewarm/agent/node"
 	"github.com/prewarm-dev/prewarm/agent/status"
 	"github.com/prewarm-dev/prewarm/integration/harness"
 )
@@ -105,6 +108,7 @@ func runtimeComesLater(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	a.until(t, "the node is ready", func(s status.Snapshot) bool { return s.Ready })
+	o.conditioned(t, 0, corev1.ConditionTrue, node.ConditionReady) // which the earlier agent had not said
 	o.quiet(t, settled)
 	o.unchanged(t, 0, all)
 	if n := a.writes(t); n != 0 {

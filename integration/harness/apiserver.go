@@ -31,9 +31,17 @@ type APIServer struct {
 	proc *process
 }
 
+// APIServerOptions says how an API server is started.
+type APIServerOptions struct {
+	// ServiceAccounts has pods act as ServiceAccounts and mounts tokens of theirs, for which a controller manager is needed.
+	ServiceAccounts bool
+	// Args are further arguments.
+	Args []string
+}
+
 // StartAPIServer starts a kube-apiserver in dir on the etcd at etcdURL, and waits until it is ready, which takes about
 // four seconds.
-func StartAPIServer(ctx context.Context, dir, etcdURL string) (*APIServer, error) {
+func StartAPIServer(ctx context.Context, dir, etcdURL string, o APIServerOptions) (*APIServer, error) {
 	port, err := FreePort(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
@@ -56,9 +64,12 @@ func StartAPIServer(ctx context.Context, dir, etcdURL string) (*APIServer, error
 		"--cert-dir=" + s.file("certs"), "--token-auth-file=" + s.file("tokens.csv"), "--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.232.0.0/24",
 		"--service-account-signing-key-file=" + s.file("sa.key"), "--service-account-key-file=" + s.file("sa.pub"),
-		"--disable-admission-plugins=ServiceAccount", // nobody would create the ServiceAccount that it waits for
 		"--endpoint-reconciler-type=none", "--allow-privileged=true", "--shutdown-delay-duration=0s",
 	}
+	if !o.ServiceAccounts { // nobody would create the ServiceAccount that it waits for
+		s.args = append(s.args, "--disable-admission-plugins=ServiceAccount")
+	}
+	s.args = append(s.args, o.Args...)
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
@@ -69,7 +80,7 @@ func StartAPIServer(ctx context.Context, dir, etcdURL string) (*APIServer, error
 func NewAPIServer(t T) *APIServer {
 	t.Helper()
 	etcd := NewEtcd(t)
-	s, err := StartAPIServer(t.Context(), Dir(t), etcd.URL)
+	s, err := StartAPIServer(t.Context(), Dir(t), etcd.URL, APIServerOptions{ServiceAccounts: false, Args: nil})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -153,12 +153,18 @@ func tool(ctx context.Context, name string, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return run(ctx, "", nil, path, args...)
+}
+
+// run runs a program in a folder (empty: this one), with more in its environment, and gives what it printed to stdout.
+func run(ctx context.Context, dir string, env []string, path string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return string(out), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return string(out), fmt.Errorf("%s %s: %w: %s", filepath.Base(path), strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
 }

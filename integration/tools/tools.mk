@@ -12,7 +12,8 @@ pins        = $(TOOLS)/$(1)/go.mod $(TOOLS)/$(1)/go.sum $(TOOLS)/tools.mk
 tool        = cd $(TOOLS)/$(1) && CGO_ENABLED=0 GOWORK=off go build -trimpath -tags '$(3)' -ldflags '-s $(4)' -o $@ $(2)
 
 RUNTIME_TOOLS := $(addprefix $(BIN)/,containerd containerd-shim-runc-v2 ctr crictl)
-CLUSTER_TOOLS := $(addprefix $(BIN)/,etcd kube-apiserver kubectl)
+CLUSTER_TOOLS := $(addprefix $(BIN)/,etcd kube-apiserver kubectl kube-controller-manager kube-scheduler karpenter kwok)
+POD_TOOLS     := $(addprefix $(BIN)/,kubelet runc ptp host-local)
 
 CONTAINERD_PKG := github.com/containerd/containerd/v2
 CONTAINERD_TAGS := no_btrfs,no_devmapper,no_zfs,urfave_cli_no_docs
@@ -20,9 +21,10 @@ CONTAINERD_LD  = -X $(CONTAINERD_PKG)/version.Version=$(call pin,containerd,$(CO
 KUBE_VERSION   = $(call pin,kubernetes,k8s.io/kubernetes)
 KUBE_LD        = -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBE_VERSION)
 
-.PHONY: tools tools-runtime
+.PHONY: tools tools-runtime tools-cluster
 tools-runtime: $(RUNTIME_TOOLS) ## build containerd, its shim, ctr and crictl into .bin/
-tools: tools-runtime $(CLUSTER_TOOLS) ## tools-runtime, and etcd, kube-apiserver and kubectl
+tools-cluster: $(CLUSTER_TOOLS) ## build etcd, the control plane, kubectl, Karpenter and kwok into .bin/
+tools: tools-runtime tools-cluster $(POD_TOOLS) ## all of these, and kubelet, runc and the network plugins
 
 $(BIN)/containerd $(BIN)/containerd-shim-runc-v2 $(BIN)/ctr: $(call pins,containerd)
 	$(call tool,containerd,$(CONTAINERD_PKG)/cmd/$(@F),$(CONTAINERD_TAGS),$(CONTAINERD_LD))
@@ -33,5 +35,23 @@ $(BIN)/crictl: $(call pins,crictl)
 $(BIN)/etcd: $(call pins,etcd)
 	$(call tool,etcd,go.etcd.io/etcd/server/v3,,)
 
-$(BIN)/kube-apiserver $(BIN)/kubectl: $(call pins,kubernetes)
+$(BIN)/kube-apiserver $(BIN)/kubectl $(BIN)/kube-controller-manager $(BIN)/kube-scheduler $(BIN)/kubelet: $(call pins,kubernetes)
 	$(call tool,kubernetes,k8s.io/kubernetes/cmd/$(@F),,$(KUBE_LD))
+
+# Karpenter with the provider whose nodes are kwok's.
+$(BIN)/karpenter: $(call pins,karpenter)
+	$(call tool,karpenter,sigs.k8s.io/karpenter/kwok,,)
+
+$(BIN)/kwok: $(call pins,kwok)
+	$(call tool,kwok,sigs.k8s.io/kwok/cmd/kwok,,)
+
+# runc calls libseccomp, which the kubelet wants for every sandbox (RuntimeDefault): the one component that needs C.
+$(BIN)/runc: $(call pins,runc)
+	cd $(TOOLS)/runc && CGO_ENABLED=1 GOWORK=off go build -trimpath -tags 'seccomp urfave_cli_no_docs netgo osusergo' \
+		-ldflags '-s -linkmode external -extldflags -static -X main.version=$(patsubst v%,%,$(call pin,runc,github.com/opencontainers/runc))' \
+		-o $@ github.com/opencontainers/runc
+
+$(BIN)/ptp: $(call pins,cni)
+	$(call tool,cni,github.com/containernetworking/plugins/plugins/main/$(@F),,)
+$(BIN)/host-local: $(call pins,cni)
+	$(call tool,cni,github.com/containernetworking/plugins/plugins/ipam/$(@F),,)

@@ -149,7 +149,7 @@ func (l *lab) startCluster(ctx context.Context, node string) (string, error) {
 		return "", err
 	}
 	l.stops = append(l.stops, etcd.Stop)
-	api, err := harness.StartAPIServer(ctx, filepath.Join(l.dir, "api"), etcd.URL)
+	api, err := harness.StartAPIServer(ctx, filepath.Join(l.dir, "api"), etcd.URL, harness.APIServerOptions{ServiceAccounts: false, Args: nil})
 	if err != nil {
 		return "", err
 	}
