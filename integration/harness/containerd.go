@@ -156,7 +156,12 @@ func tool(ctx context.Context, name string, args []string) (string, error) {
 	return run(ctx, "", nil, path, args...)
 }
 
-// run runs a program in a folder (empty: this one), with more in its environment, and gives what it printed to stdout.
+// Run runs a program to its end and gives what it printed to stdout; the error has what it printed to stderr.
+func Run(ctx context.Context, path string, args ...string) (string, error) {
+	return run(ctx, "", nil, path, args...)
+}
+
+// run runs a program in a folder (empty: this one), with more in its environment.
 func run(ctx context.Context, dir string, env []string, path string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
