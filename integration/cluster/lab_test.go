@@ -247,8 +247,9 @@ func (l *lab) until(t *testing.T, what string, cond func() error) {
 	began := time.Now()
 	err := harness.Poll(within(t, patience), func(context.Context) error { return cond() })
 	if err != nil {
-		t.Fatalf("%s: %v\n%s\n%s", what, err, l.kubectl(t, "get", "nodes,nodeclaims,pods", "-A", "-o", "wide"),
-			l.kubectl(t, "get", "events", "-A", "--sort-by=.lastTimestamp"))
+		objects, _ := l.Kubectl(t.Context(), "get", "nodes,pods", "-A", "-o", "wide")
+		events, _ := l.Kubectl(t.Context(), "get", "events", "-A")
+		t.Fatalf("%s: %v\n%s\n%s", what, err, objects, events)
 	}
 	t.Logf("%s: after %v", what, time.Since(began).Round(10*time.Millisecond))
 }
