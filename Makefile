@@ -34,6 +34,15 @@ help: ## show this
 build: ## build the static binary: .bin/prewarm
 	$(GO_BUILD) -o $(BIN)/prewarm ./cmd/prewarm
 
+# The image's time is that of the commit, so that a commit has one image.
+IMAGE := $(BIN)/image
+.PHONY: image
+image: $(BIN)/image-tool ## build the container image for amd64 and arm64 into .bin/image (PUSH=registry/name:tag pushes it)
+	@for arch in amd64 arm64; do GOOS=linux GOARCH=$$arch $(GO_BUILD) -o $(IMAGE)/prewarm-$$arch ./cmd/prewarm; done
+	@$(BIN)/image-tool -out $(IMAGE) -version '$(VERSION)' -revision "$$($(GIT) rev-parse HEAD 2>/dev/null || echo unknown)" \
+		-created "$${SOURCE_DATE_EPOCH:-$$($(GIT) log -1 --format=%ct 2>/dev/null || echo 0)}" $(if $(PUSH),-push '$(PUSH)') \
+		linux/amd64=$(IMAGE)/prewarm-amd64 linux/arm64=$(IMAGE)/prewarm-arm64
+
 .PHONY: verify
 verify: ## tidy, generate, lint, docs; fails if that changes any file
 	@before=$$($(SNAPSHOT)); \
@@ -73,8 +82,8 @@ test: need-root build tools-runtime ## all tests but e2e: units, and the real co
 	cd integration && $(LIVE) 10m ./harness/... ./images/... ./runtime/... ./cmd/demo/...
 
 .PHONY: e2e
-e2e: need-root build tools ## tests on the real API server, and of the lab
-	cd integration && $(LIVE) 30m ./cmd/lab/... ./e2e/...
+e2e: need-root build tools image $(BIN)/pause ## tests on the real API server, of the lab, and of the manifests with Karpenter, kubelet and the image
+	cd integration && $(LIVE) 30m -p 1 ./cmd/lab/... ./e2e/... ./cluster/... ./image/...
 
 .PHONY: demo
 demo: need-root build tools-runtime $(BIN)/demo ## see it work: a private containerd, two images, one is lost and comes back
@@ -103,8 +112,11 @@ clean: ## remove all that was built (Go's own cache stays, so it is soon back)
 need-root:
 	@[ "$$(id -u)" = 0 ] || { echo 'containerd mounts snapshots: run this as root (in a container or a VM is fine)' >&2; exit 1; }
 
+$(BIN)/image-tool: FORCE
+	cd integration && $(GO_BUILD) -o $@ ./cmd/image
+
 # Go itself knows best what is current.
-$(BIN)/demo $(BIN)/lab: FORCE
+$(BIN)/demo $(BIN)/lab $(BIN)/pause: FORCE
 	cd integration && $(GO_BUILD) -o $@ ./cmd/$(@F)
 
 $(LINT): go.tools.mod go.tools.sum

@@ -10,7 +10,7 @@ import (
 )
 
 // maxDependencies is how many modules the shipped binary may require directly.
-const maxDependencies = 20
+const maxDependencies = 21
 
 // dependency is why we require a module.
 type dependency struct {
@@ -36,6 +36,7 @@ func dependencies() map[string]dependency {
 		"github.com/spf13/cobra":                                    {why: "commands, flags, help and completion as kubectl's users know them"},
 		"github.com/vbauerster/mpb/v8":                              {why: "draws several bars at once on a terminal, with resizing and no flicker"},
 		"go.yaml.in/yaml/v3":                                        {why: "the configuration, with line and column of every node for error messages"},
+		"golang.org/x/crypto/x509roots/fallback":                    {why: "certificates of public authorities, since the image has no system that brings them"},
 		"golang.org/x/sys":                                          {why: "statfs, and in tests pseudo terminals, on every architecture alike"},
 		"golang.org/x/term":                                         {why: "whether a person is watching, and how wide the terminal is"},
 		"google.golang.org/grpc":                                    {why: "the transport of CRI and of the native API, and its status codes"},

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	containerdlog "github.com/containerd/log"
+	_ "golang.org/x/crypto/x509roots/fallback" // Mozilla's roots, where the system has none: the image has nothing but this binary
 )
 
 // version is set when the binary is built: -ldflags "-X main.version=v1.2.3".
@@ -25,8 +26,6 @@ func execute() int {
 	context.AfterFunc(ctx, stop)
 	// containerd's packages log to a global logger, in a format of its own, what we tell in ours.
 	_ = containerdlog.SetLevel("fatal") // a level that exists
-	// AWS's helper would keep tokens in a file of the home folder.
-	_ = os.Setenv("AWS_ECR_DISABLE_CACHE", "true") // a name that is one
 	a := app{stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, connect: connect, version: version}
 	return a.run(ctx, os.Args[1:])
 }

@@ -6,11 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"sigs.k8s.io/yaml"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/prewarm-dev/prewarm/agent/node"
 )
@@ -38,15 +38,15 @@ func TestSpacesPreferWarmNodes(t *testing.T) {
 		space    bool
 		added    bool
 	}{
-		"none":                 {"", true, true},
-		"an empty one":         {"affinity: {}", true, true},
+		"none":                   {"", true, true},
+		"an empty one":           {"affinity: {}", true, true},
 		"an empty one for nodes": {"affinity: {nodeAffinity: {}}", true, true},
-		"required":             {"affinity: {nodeAffinity: {" + required + "}}", true, true},
-		"preferred":            {"affinity: {nodeAffinity: {" + preferred + "}}", true, true},
-		"both":                 {"affinity: {nodeAffinity: {" + required + ", " + preferred + "}}", true, true},
-		"for pods":             {"affinity: {" + pods + "}", true, true},
-		"with its own word":    {"affinity: {nodeAffinity: {" + ours + "}}", true, false},
-		"of no Space":          {"affinity: {nodeAffinity: {" + preferred + "}}", false, false},
+		"required":               {"affinity: {nodeAffinity: {" + required + "}}", true, true},
+		"preferred":              {"affinity: {nodeAffinity: {" + preferred + "}}", true, true},
+		"both":                   {"affinity: {nodeAffinity: {" + required + ", " + preferred + "}}", true, true},
+		"for pods":               {"affinity: {" + pods + "}", true, true},
+		"with its own word":      {"affinity: {nodeAffinity: {" + ours + "}}", true, false},
+		"of no Space":            {"affinity: {nodeAffinity: {" + preferred + "}}", false, false},
 	}
 	l.until(t, "the policy is in force", func() error {
 		p, err := l.client.CoreV1().Pods("default").Create(within(t, patience), spacePod(t, "", true), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -35,6 +35,9 @@ type ContainerdOptions struct {
 	MaxConcurrentDownloads int
 	// Snapshotter is CRI's snapshotter; empty for overlayfs, or native where the folder lies on an overlay itself.
 	Snapshotter string
+	// Pods lets it run pods, with runc and a network of their own. Then it shares the mounts of who starts it, as the kubelet does;
+	// do so in namespaces that are made for it.
+	Pods bool
 	// ExtraConfig is TOML that is merged over the configuration, without its version line.
 	ExtraConfig string
 }
@@ -47,13 +50,14 @@ type Containerd struct {
 	// Snapshotter is the one that CRI uses.
 	Snapshotter string
 
+	pods bool
 	proc *process
 }
 
 // StartContainerd starts a containerd in dir, an absolute path that is short enough for a socket, and waits until its
 // CRI answers.
 func StartContainerd(ctx context.Context, dir string, o ContainerdOptions) (*Containerd, error) {
-	c := &Containerd{Dir: dir, Snapshotter: o.Snapshotter}
+	c := &Containerd{Dir: dir, Snapshotter: o.Snapshotter, pods: o.Pods}
 	if !filepath.IsAbs(dir) || len(c.Socket()) > maxSocket {
 		return nil, fmt.Errorf("containerd: %s must be an absolute path of at most %d characters", dir, maxSocket-len(c.Socket())+len(dir))
 	}
@@ -114,7 +118,7 @@ func (c *Containerd) Restart(ctx context.Context) error {
 
 func (c *Containerd) start(ctx context.Context) (err error) {
 	c.proc, err = command{
-		name: "containerd", args: []string{"-c", c.configFile()}, log: c.Log(), ownMounts: true,
+		name: "containerd", args: []string{"-c", c.configFile()}, log: c.Log(), ownMounts: !c.pods,
 	}.start(ctx, containerdTimeout, c.answers)
 	return err
 }

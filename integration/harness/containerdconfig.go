@@ -34,7 +34,7 @@ disabled_plugins = [
 [plugins.'io.containerd.server.v1.ttrpc']
   address = '{{.Socket}}.t'
 [plugins.'io.containerd.shim.v1.manager']
-  socket_dir = '/run/prewarm-harness'
+  socket_dir = '{{if .Pods}}{{.Dir}}/s{{else}}/run/prewarm-harness{{end}}'
 [plugins.'io.containerd.internal.v1.opt']
   path = '{{.Dir}}/opt'
 [plugins.'io.containerd.image-verifier.v1.bindir']
@@ -64,8 +64,30 @@ disabled_plugins = [
   netns_mounts_under_state_dir = true
   cdi_spec_dirs = []
 [plugins.'io.containerd.cri.v1.runtime'.cni]
-  bin_dirs = ['{{.Dir}}/cni/bin']
+  bin_dirs = ['{{if .Pods}}{{.Bin}}{{else}}{{.Dir}}/cni/bin{{end}}']
   conf_dir = '{{.Dir}}/cni/net.d'
+  use_internal_loopback = true
+{{- if .Pods}}
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = '{{.PauseImage}}'
+[plugins.'io.containerd.cri.v1.runtime'.containerd]
+  default_runtime_name = 'runc'
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = 'io.containerd.runc.v2'
+  runtime_path = '{{.Bin}}/containerd-shim-runc-v2'
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+  BinaryName = '{{.Bin}}/runc'
+  Root = '{{.Dir}}/runc'
+  SystemdCgroup = false
+{{- end}}
+`
+
+// PauseImage is the image of sandboxes, which ImportPause makes.
+const PauseImage = "registry.k8s.io/pause:3.10.1"
+
+// podNetwork joins pods to the network namespace of containerd by a pair of virtual interfaces each.
+const podNetwork = `{"cniVersion": "1.0.0", "name": "lab", "plugins": [{"type": "ptp", "ipMasq": false,
+  "ipam": {"type": "host-local", "dataDir": "%s", "ranges": [[{"subnet": "10.233.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `
 
 // writeConfig writes the configuration of containerd and of crictl.
@@ -74,12 +96,24 @@ func (c *Containerd) writeConfig(o ContainerdOptions) error {
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
+	bin := ""
+	if o.Pods {
+		shim, err := Binary("containerd-shim-runc-v2")
+		if err != nil {
+			return err
+		}
+		bin = filepath.Dir(shim)
+		network := fmt.Sprintf(podNetwork, filepath.Join(c.Dir, "cni", "ipam"))
+		if err := writeFile(filepath.Join(c.Dir, "cni", "net.d", "10-lab.conflist"), []byte(network)); err != nil {
+			return err
+		}
+	}
 	var text strings.Builder
 	if err := tmpl.Execute(&text, struct {
 		ContainerdOptions
 
-		Dir, Socket, Snapshotter, Arch string
-	}{o, c.Dir, c.Socket(), c.Snapshotter, runtime.GOARCH}); err != nil {
+		Dir, Socket, Snapshotter, Arch, Bin, PauseImage string
+	}{o, c.Dir, c.Socket(), c.Snapshotter, runtime.GOARCH, bin, PauseImage}); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
 	for name, content := range map[string]string{

@@ -23,7 +23,20 @@ type ControlPlane struct {
 func NewControlPlane(t T) *ControlPlane {
 	t.Helper()
 	etcd := NewEtcd(t)
-	s, err := StartAPIServer(t.Context(), Dir(t), etcd.URL, APIServerOptions{ServiceAccounts: true, Args: nil})
+	dir := Dir(t)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	ca, cert, key, err := clientCertificate("apiserver", "system:masters")
+	if err != nil {
+		t.Fatalf("API server: %v", err)
+	}
+	for name, content := range map[string][]byte{"kubelet-ca.crt": ca, "kubelet-client.crt": cert, "kubelet-client.key": key} {
+		if err := writeFile(file(name), content); err != nil {
+			t.Fatalf("API server: %v", err)
+		}
+	}
+	s, err := StartAPIServer(t.Context(), dir, etcd.URL, APIServerOptions{ServiceAccounts: true, Args: []string{
+		"--kubelet-preferred-address-types=Hostname", "--kubelet-client-certificate=" + file("kubelet-client.crt"), "--kubelet-client-key=" + file("kubelet-client.key"),
+	}})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/prewarm-dev/prewarm/integration/images"
 )
@@ -23,6 +24,9 @@ type reporter interface {
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
+
+// slowStop is how long a component may take to stop without a word.
+const slowStop = 3 * time.Second
 
 // failedLines is how much of a component's log a failed test shows.
 const failedLines = 60
@@ -47,8 +51,12 @@ func Dir(t T) string {
 func atEnd(t T, name, log string, stop func() error) {
 	t.Helper()
 	t.Cleanup(func() {
+		began := time.Now()
 		if err := stop(); err != nil {
 			t.Logf("stop %s: %v", name, err)
+		}
+		if took := time.Since(began); took > slowStop {
+			t.Logf("%s took %v to stop", name, took)
 		}
 		if t.Failed() {
 			t.Logf("log of %s ends with:\n%s", name, tail(log, failedLines))
