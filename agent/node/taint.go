@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,14 +30,8 @@ const (
 // taintDue gives the removal of our taint where it is due: the node is ready, or it has been given up. The time tells when it
 // will be given up, if nothing else happens before; zero where it will not, or there is no taint.
 func (r *Reporter) taintDue(now time.Time) (*patch, time.Time) {
-	o := r.object
-	at := -1
-	for i, t := range o.taints {
-		if t.Key == TaintKey && t.Effect == TaintEffect {
-			at = i
-		}
-	}
-	if at < 0 || o.karpenter && !o.registered {
+	p := taintRemoval(r.object)
+	if p == nil || r.object.karpenter && !r.object.registered {
 		return nil, time.Time{}
 	}
 	if r.state.Readiness != Ready {
@@ -45,8 +40,16 @@ func (r *Reporter) taintDue(now time.Time) (*patch, time.Time) {
 			return nil, deadline
 		}
 	}
-	// Only this one is removed, and only if it is still where it was seen: the list is replaced as a whole otherwise, and
-	// several agents of a new node take their taints off at the same time.
+	return p, time.Time{}
+}
+
+// taintRemoval takes our taint off a Node; nil where it has none. Only this one is removed, and only if it is still where it was
+// seen: the list is replaced as a whole otherwise, and several agents of a new node take their taints off at the same time.
+func taintRemoval(o *object) *patch {
+	at := slices.IndexFunc(o.taints, func(t corev1.Taint) bool { return t.Key == TaintKey && t.Effect == TaintEffect })
+	if at < 0 {
+		return nil
+	}
 	path := fmt.Sprintf("/spec/taints/%d", at)
 	return &patch{
 		object: objectNode, kind: types.JSONPatchType, what: "taint " + TaintKey + ":" + string(TaintEffect) + "-",
@@ -55,7 +58,7 @@ func (r *Reporter) taintDue(now time.Time) (*patch, time.Time) {
 			{"op": "test", "path": path, "value": o.taints[at]},
 			{"op": "remove", "path": path},
 		},
-	}, time.Time{}
+	}
 }
 
 // deadline is when the node is given up; zero for never, and as long as the configuration is not known. It counts from the

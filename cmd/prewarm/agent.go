@@ -71,8 +71,7 @@ one JSON object on stdout. The state is served over HTTP: /v1/status, /v1/watch,
 	f.credentials.register(cmd)
 	flags.StringVar(&f.listen, "listen", defaultListen, "address and port of the HTTP server")
 	flags.BoolVar(&f.kubeletConfigz, "kubelet-configz", false, "ask the kubelet for its thresholds, which needs the permission to get nodes/proxy\n(else its defaults are taken)")
-	flags.StringVar(&f.placeholders.Namespace, "placeholder-namespace", defaultPlaceholderNamespace, "namespace of the placeholder pods, which are marked while their node is ready\n(empty: none are)")
-	flags.StringVar(&f.placeholders.Selector, "placeholder-selector", defaultPlaceholderSelector, "labels by which placeholder pods are known")
+	registerPlaceholders(cmd, &f.placeholders)
 	flags.Var(&f.accelerator, "accelerator", "what this node has: "+f.accelerator.list()+
 		"\n(auto asks the Node; standalone it is any, which takes every image)")
 	// It fails only for a flag that does not exist or has one already, which a test would see.

@@ -30,6 +30,13 @@ func (f *nodeFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (else the pod's service account, else env KUBECONFIG)")
 }
 
+// registerPlaceholders adds the flags that say which pods are placeholders.
+func registerPlaceholders(cmd *cobra.Command, p *node.Placeholders) {
+	flags := cmd.Flags()
+	flags.StringVar(&p.Namespace, "placeholder-namespace", defaultPlaceholderNamespace, "namespace of the placeholder pods, which are marked while their node is ready\n(empty: none are)")
+	flags.StringVar(&p.Selector, "placeholder-selector", defaultPlaceholderSelector, "labels by which placeholder pods are known")
+}
+
 // check wants either a Node or none, and fills in its name from the environment.
 func (f *nodeFlags) check(getenv func(string) string) error {
 	if f.name == "" && !f.standalone {

@@ -22,6 +22,8 @@ import (
 type cleanupFlags struct {
 	node           nodeFlags
 	images, dryRun bool
+	cluster        bool
+	placeholders   node.Placeholders
 }
 
 func (a *app) cleanup(ctx context.Context, s *shared) *cobra.Command {
@@ -30,15 +32,19 @@ func (a *app) cleanup(ctx context.Context, s *shared) *cobra.Command {
 		Use:   "cleanup",
 		Short: "Take away what the agent left on this node",
 		Long: `Take away what the agent left on this node, so that it is as if there had been none: pins of images, kept partial
-downloads, and the labels of the Node. Images stay, unless --images is given; then those that the agent had pinned are
+downloads, and the labels, the condition and the startup taint of the Node. Images stay, unless --images is given; then those that the agent had pinned are
 removed, except those that a container was started from, which stay pinned so that a later clean-up finds them. Stop the
 agent first, or it puts everything back.
+
+With --cluster it does so to all Nodes and placeholder pods of the cluster, from anywhere, with a kubeconfig of somebody who may,
+and to no container runtime: for that run it on the nodes.
 
 It can be run again and again. With --dry-run it only says what it would do.
 
 ` + exitCodes,
 		Example: `  prewarm cleanup --dry-run --node-name "$NODE_NAME"
-  prewarm cleanup --standalone --images`,
+  prewarm cleanup --standalone --images
+  prewarm cleanup --cluster --dry-run`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: running(ctx, func(ctx context.Context, _ []string) error {
@@ -46,6 +52,8 @@ It can be run again and again. With --dry-run it only says what it would do.
 		}),
 	}
 	f.node.register(cmd)
+	registerPlaceholders(cmd, &f.placeholders)
+	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "clean all Nodes and placeholder pods of the cluster, and no runtime")
 	cmd.Flags().BoolVar(&f.images, "images", false, "remove the images too that the agent had pinned and no container uses")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only say what would be done")
 	return cmd
@@ -60,11 +68,14 @@ type cleaned struct {
 	// Removed are images, Kept those that a container uses.
 	Removed []string `json:"removedImages,omitempty"`
 	Kept    []string `json:"keptImages,omitempty"`
-	// Labels are those taken off the Node.
-	Labels []string `json:"labels"`
+	// Objects are those of the API server that had something of ours, and what was taken off them.
+	Objects []node.Cleared `json:"objects"`
 }
 
 func (a *app) runCleanup(ctx context.Context, s *shared, f *cleanupFlags) (err error) {
+	if f.cluster {
+		return a.cleanCluster(ctx, s, f)
+	}
 	if err := f.node.check(a.getenv); err != nil {
 		return err
 	}
@@ -74,13 +85,32 @@ func (a *app) runCleanup(ctx context.Context, s *shared, f *cleanupFlags) (err e
 		return unreachable(err)
 	}
 	defer func() { err = errors.Join(err, rt.Close()) }()
-	done := cleaned{DryRun: f.dryRun, Pins: []string{}, Leases: []string{}, Labels: []string{}}
+	done := cleaned{DryRun: f.dryRun, Pins: []string{}, Leases: []string{}, Objects: []node.Cleared{}}
 	// Each part is done whatever became of the others; the label comes first, since pods choose by it.
 	err = errors.Join(f.clearNode(ctx, &done, log), f.clearRuntime(ctx, rt, &done))
+	return errors.Join(err, a.told(s, done))
+}
+
+// told says what was done.
+func (a *app) told(s *shared, done cleaned) error {
 	if s.output.value == jsonl {
-		return errors.Join(err, json.NewEncoder(a.stdout).Encode(done))
+		return json.NewEncoder(a.stdout).Encode(done)
 	}
-	return errors.Join(err, done.print(a.stdout))
+	return done.print(a.stdout)
+}
+
+// cleanCluster cleans all Nodes and placeholder pods.
+func (a *app) cleanCluster(ctx context.Context, s *shared, f *cleanupFlags) error {
+	if f.node.name != "" || f.node.standalone || f.images {
+		return &exitError{code: exitUsage, err: errors.New("--cluster is for all nodes and no runtime: leave out --node-name, --standalone and --images")}
+	}
+	r, err := f.reporter(s.logger(a.stderr, slog.LevelWarn))
+	if err != nil {
+		return err
+	}
+	objects, err := r.ClearCluster(ctx, !f.dryRun)
+	done := cleaned{DryRun: f.dryRun, Pins: []string{}, Leases: []string{}, Objects: append([]node.Cleared{}, objects...)}
+	return errors.Join(err, a.told(s, done))
 }
 
 // noObserver counts nothing.
@@ -92,23 +122,29 @@ func (noObserver) APIWrite(_, _ string) {}
 // FailedOpen implements node.Observer.
 func (noObserver) FailedOpen() {}
 
+// reporter makes what cleans the API server's objects.
+func (f *cleanupFlags) reporter(log *slog.Logger) (*node.Reporter, error) {
+	kubeconfig, err := restConfig(f.node.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return node.NewReporter(node.Options{
+		Config: kubeconfig, Node: f.node.name, UserAgent: "prewarm-cleanup", AskKubelet: false, Placeholders: f.placeholders,
+		Observer: noObserver{}, Problem: func(error) {}, Logger: log,
+	})
+}
+
 func (f *cleanupFlags) clearNode(ctx context.Context, done *cleaned, log *slog.Logger) error {
 	if f.node.standalone {
 		return nil
 	}
-	kubeconfig, err := restConfig(f.node.kubeconfig)
+	r, err := f.reporter(log)
 	if err != nil {
 		return err
 	}
-	r, err := node.NewReporter(node.Options{
-		Config: kubeconfig, Node: f.node.name, UserAgent: "prewarm-cleanup", AskKubelet: false, Placeholders: node.Placeholders{}, Observer: noObserver{}, Problem: func(error) {}, Logger: log,
-	})
-	if err != nil {
-		return err
-	}
-	labels, err := r.Clear(ctx, !f.dryRun)
-	if err == nil {
-		done.Labels = append(done.Labels, labels...)
+	cleared, err := r.Clear(ctx, !f.dryRun)
+	if !cleared.Empty() {
+		done.Objects = append(done.Objects, cleared)
 	}
 	return err
 }
@@ -191,7 +227,15 @@ func (c cleaned) print(w io.Writer) error {
 			lines = append(lines, what+" "+name)
 		}
 	}
-	add(verb("removed label", "remove label"), c.Labels)
+	for _, o := range c.Objects {
+		add(verb("removed", "remove")+" from "+o.Object+" label", o.Labels)
+		if o.Condition != "" {
+			add(verb("removed", "remove")+" from "+o.Object+" condition", []string{o.Condition})
+		}
+		if o.Taint != "" {
+			add(verb("removed", "remove")+" from "+o.Object+" taint", []string{o.Taint})
+		}
+	}
 	add(verb("unpinned", "unpin"), c.Pins)
 	add(verb("dropped the partial download of", "drop the partial download of"), c.Leases)
 	add(verb("removed image", "remove image"), c.Removed)

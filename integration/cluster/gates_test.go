@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -183,12 +184,8 @@ func (l *lab) budgetSeen(t *testing.T) {
 }
 
 func merged(a, b map[string]string) map[string]string {
-	out := map[string]string{}
-	for _, m := range []map[string]string{a, b} {
-		for key, value := range m {
-			out[key] = value
-		}
-	}
+	out := maps.Clone(a)
+	maps.Copy(out, b)
 	return out
 }
 

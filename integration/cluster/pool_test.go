@@ -120,7 +120,6 @@ func TestSharedNodePoolFromZero(t *testing.T) {
 	// An image that is lost takes gate, label and readiness with it, and they come back.
 	lost := l.nodes(t)[0].Name
 	w := l.agents[lost]
-	began = time.Now()
 	if _, err := w.Crictl(within(t, patience), "rmi", "public.ecr.aws/sagemaker/sagemaker-distribution:latest-cpu"); err != nil {
 		t.Fatal(err)
 	}

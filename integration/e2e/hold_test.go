@@ -114,10 +114,10 @@ func TestCleanup(t *testing.T) {
 		}
 		return string(out)
 	}
-	if out := clean("--dry-run"); !strings.Contains(out, "would remove label prewarm.dev/image-ready") || len(ours(c.node(t, m.name).Labels)) != 2 {
+	if out := clean("--dry-run"); !strings.Contains(out, "would remove from node/"+m.name+" label prewarm.dev/image-ready") || len(ours(c.node(t, m.name).Labels)) != 2 {
 		t.Errorf("--dry-run: %s", out)
 	}
-	if out := clean(); !strings.Contains(out, "removed label prewarm.dev/image-ready") || !strings.Contains(out, "unpinned") {
+	if out := clean(); !strings.Contains(out, "removed from node/"+m.name+" label prewarm.dev/image-ready") || !strings.Contains(out, "unpinned") {
 		t.Errorf("cleanup: %s", out)
 	}
 	n := c.node(t, m.name)

@@ -206,7 +206,7 @@ func TestConditionAndEvents(t *testing.T) {
 	if err := a.Stop(); err != nil { // the next try is minutes away
 		t.Fatal(err)
 	}
-	a = m.start(t)
+	m.start(t)
 	ready := o.conditioned(t, 0, corev1.ConditionTrue, node.ConditionReady)
 	if s := c.told(t, m.name, "Pulled"); s.Type != corev1.EventTypeNormal || !strings.Contains(s.Note, "bytes fetched in") {
 		t.Errorf("%+v", s)

@@ -2,11 +2,11 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 )
 
@@ -72,24 +72,22 @@ func Forward(t T, from, to string) {
 }
 
 func forward(ctx context.Context, conn net.Conn, to string) {
-	defer conn.Close()
 	var d net.Dialer
 	other, err := d.DialContext(ctx, "tcp", to)
 	if err != nil {
+		_ = conn.Close()
 		return
 	}
-	defer other.Close()
-	done := make(chan error, 2)
+	var wg sync.WaitGroup
 	pass := func(to, from net.Conn) {
-		_, err := io.Copy(to, from)
-		half, ok := to.(*net.TCPConn)
-		if ok {
-			err = errors.Join(err, half.CloseWrite())
+		_, _ = io.Copy(to, from) // whichever end breaks, both see it
+		if half, ok := to.(*net.TCPConn); ok {
+			_ = half.CloseWrite()
 		}
-		done <- err
 	}
-	go pass(other, conn)
-	go pass(conn, other)
-	<-done
-	<-done
+	wg.Go(func() { pass(other, conn) })
+	wg.Go(func() { pass(conn, other) })
+	wg.Wait()
+	_ = other.Close()
+	_ = conn.Close()
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -26,8 +25,10 @@ import (
 
 // Names in the folder of Write.
 const (
-	// LayoutFolder is an OCI image layout, and Archive the same as a tar, which `ctr images import` takes.
-	LayoutFolder, Archive = "oci", "prewarm.tar"
+	// LayoutFolder is an OCI image layout.
+	LayoutFolder = "oci"
+	// Archive is the same as a tar, which `ctr images import` takes.
+	Archive = "prewarm.tar"
 )
 
 // sbomName is the file of a platform's list.
@@ -98,19 +99,14 @@ func add(w *tar.Writer, folder, path string, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(path)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(rel), Mode: 0o644, Size: int64(len(content)), ModTime: at}); err != nil {
 		return err
 	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(rel), Mode: 0o644, Size: info.Size(), ModTime: at}); err != nil {
-		return err
-	}
-	_, err = io.Copy(w, f)
+	_, err = w.Write(content)
 	return err
 }
 
