@@ -46,13 +46,31 @@ func settings(t *testing.T, overlay string, values map[string]string) string {
 	return strings.Join(out, "")
 }
 
+// withSettings gives a kustomization the settings of an overlay, with other values.
+func withSettings(t *testing.T, dir, overlay string, values map[string]string) {
+	t.Helper()
+	file := filepath.Join(dir, "kustomization.yaml")
+	k, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		file:                                strings.Replace(string(k), "resources: [", "resources: [settings.yaml, ", 1),
+		filepath.Join(dir, "settings.yaml"): settings(t, overlay, values),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The DaemonSet as it is shipped, with the image that is shipped, run by a real kubelet: it labels its Node, opens the gate of a
 // placeholder that the kubelet runs, answers through the API server, and goes on when containerd has restarted.
 func TestTheAgentInItsPod(t *testing.T) {
 	if !harness.InNamespaces(t, t.Name()) {
 		return
 	}
-	harness.Addresses(t, service)
+	harness.Addresses(t, service, harness.KubeletAddress)
 	began := time.Now()
 	l := newLab(t)
 	t.Logf("control plane: %v", time.Since(began))
@@ -81,20 +99,10 @@ func TestTheAgentInItsPod(t *testing.T) {
 
 	overlay := "overlays/static-nodes"
 	dir := kustomization(t, []string{"base/agent", "base/placeholder", "components/settings"}, "")
-	text := settings(t, overlay, map[string]string{
+	withSettings(t, dir, overlay, map[string]string{
 		"agentImage": agentImage, "runtimeFolder": rt.Dir, "runtimeEndpoint": rt.Endpoint(), "imagesFolder": rt.Root(), "registriesFolder": registries,
 		"placeholderCPU": "10m", "placeholderMemory": "16Mi",
 	})
-	if err := os.WriteFile(filepath.Join(dir, "settings.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	k, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(strings.Replace(string(k), "resources: [", "resources: [settings.yaml, ", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	began = time.Now()
 	l.kubectl(t, "apply", "--server-side", "-k", dir)
 	l.kubectl(t, "scale", "deployment", "-n", pool, "spaces-placeholder-cpu", "--replicas=1")
@@ -116,6 +124,9 @@ func TestTheAgentInItsPod(t *testing.T) {
 		return nil
 	})
 	said := l.kubectl(t, "get", "--raw", "/api/v1/namespaces/"+system+"/pods/"+agent.Name+":9777/proxy/v1/status")
+	if log := l.kubectl(t, "logs", "-n", system, agent.Name); !strings.Contains(log, "image is ready") {
+		t.Errorf("its log: %s", log)
+	}
 	var s status.Snapshot
 	if err := json.Unmarshal([]byte(said), &s); err != nil {
 		t.Fatal(err)

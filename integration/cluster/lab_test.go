@@ -130,6 +130,9 @@ patches:
         value: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: spaces}
 `
 
+// kwokClass is what NodePools refer to instead of a HyperpodNodeClass.
+const kwokClass = "apiVersion: karpenter.kwok.sh/v1alpha1\nkind: KWOKNodeClass\nmetadata: {name: spaces}\nspec: {}\n"
+
 // install applies manifests as they are shipped, but for the kind of nodes.
 func (l *lab) install(t *testing.T, more string, names ...string) {
 	t.Helper()
@@ -137,7 +140,7 @@ func (l *lab) install(t *testing.T, more string, names ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.create(t, "apiVersion: karpenter.kwok.sh/v1alpha1\nkind: KWOKNodeClass\nmetadata: {name: spaces}\nspec: {}\n")
+	l.create(t, kwokClass)
 }
 
 // create applies an object that is written in YAML.

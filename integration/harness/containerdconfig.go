@@ -82,7 +82,7 @@ disabled_plugins = [
 {{- end}}
 `
 
-// PauseImage is the image of sandboxes, which ImportPause makes.
+// PauseImage is the name of the image of sandboxes; import one under it.
 const PauseImage = "registry.k8s.io/pause:3.10.1"
 
 // podNetwork joins pods to the network namespace of containerd by a pair of virtual interfaces each.

@@ -19,6 +19,9 @@ import (
 
 const kubeletTimeout = time.Minute
 
+// KubeletAddress is that of the kubelet's Node; give it to the loopback interface (Addresses). A Node may not have 127.0.0.1.
+const KubeletAddress = "10.234.0.1"
+
 // KubeletNode is the name of the kubelet's Node: the API server finds the kubelet by it.
 const KubeletNode = "localhost"
 
@@ -74,7 +77,7 @@ func (c *ControlPlane) StartKubelet(t T, runtime *Containerd, labels map[string]
 	}
 	p, err := command{name: "kubelet", log: log, env: nil, ownMounts: false, args: []string{
 		"--config=" + config, "--kubeconfig=" + c.Kubeconfig(), "--root-dir=" + filepath.Join(dir, "root"), "--cert-dir=" + filepath.Join(dir, "certs"),
-		"--hostname-override=" + KubeletNode, "--node-labels=" + strings.Join(pairs, ","), "--v=1",
+		"--hostname-override=" + KubeletNode, "--node-ip=" + KubeletAddress, "--node-labels=" + strings.Join(pairs, ","), "--v=1",
 	}}.start(t.Context(), kubeletTimeout, c.nodeReady)
 	if err != nil {
 		t.Fatalf("%v", err)

@@ -23,7 +23,6 @@ func InNamespaces(t T, name string) bool {
 	if err != nil {
 		t.Fatalf("namespaces: %v", err)
 	}
-	// A shell as the first process gives the mount of /proc the processes of the namespace.
 	cmd := exec.CommandContext(t.Context(), "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
 		self, "-test.run=^"+name+"$", "-test.v", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), envNamespaces+"=1")
@@ -40,6 +39,9 @@ func InNamespaces(t T, name string) bool {
 // Addresses gives the loopback interface of a network namespace of ours addresses, beside 127.0.0.1.
 func Addresses(t T, addresses ...string) {
 	t.Helper()
+	if os.Getenv(envNamespaces) == "" {
+		t.Fatalf("network: this is the machine's: call InNamespaces before")
+	}
 	commands := [][]string{{"link", "set", "lo", "up"}}
 	for _, a := range addresses {
 		commands = append(commands, []string{"addr", "add", a + "/32", "dev", "lo"})
