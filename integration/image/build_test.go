@@ -2,7 +2,6 @@ package image_test
 
 import (
 	"archive/tar"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,7 +112,7 @@ func filesOf(t *testing.T, img v1.Image) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close() //nolint:errcheck // it was read to its end
+	defer r.Close()
 	var out []string
 	files := tar.NewReader(r)
 	for {
@@ -224,7 +223,7 @@ func TestPush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := image.Push(context.Background(), index, o, ref); err != nil {
+	if err := image.Push(t.Context(), index, o, ref); err != nil {
 		t.Fatal(err)
 	}
 	got, err := remote.Index(ref)
