@@ -62,8 +62,9 @@ generate: ## write what is generated from code
 	cd integration && go generate ./...
 
 .PHONY: lint
-lint: $(LINT) ## golangci-lint in both modules (.golangci.yml says what and why)
+lint: $(LINT) $(BIN)/dockerlint ## golangci-lint in both modules (.golangci.yml says what and why), and the Dockerfile
 	$(LINT) config verify
+	$(BIN)/dockerlint Dockerfile
 	$(STATIC) $(LINT) run ./...
 	cd integration && $(STATIC) $(LINT) run ./...
 
@@ -82,7 +83,7 @@ test: need-root build tools-runtime ## all tests but e2e: units, and the real co
 	cd integration && $(LIVE) 10m ./harness/... ./images/... ./runtime/... ./cmd/demo/...
 
 .PHONY: e2e
-e2e: need-root build tools image $(BIN)/pause ## tests on the real API server, of the lab, and of the manifests with Karpenter, kubelet and the image
+e2e: need-root build tools image $(BIN)/pause $(BIN)/dockerlint ## tests on the real API server, of the lab, and of the manifests with Karpenter, kubelet and the image
 	cd integration && $(LIVE) 30m -p 1 ./cmd/lab/... ./e2e/... ./cluster/... ./image/...
 
 .PHONY: demo

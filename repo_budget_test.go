@@ -167,7 +167,8 @@ func codeFaults(s source) []string {
 			return true
 		})
 	}
-	if !strings.HasPrefix(s.path, "cmd/") && !strings.HasPrefix(s.path, "integration/cmd/") && len(s.uses("os", "Exit")) > 0 {
+	program := slices.ContainsFunc([]string{"cmd/", "integration/cmd/", "integration/tools/"}, func(dir string) bool { return strings.HasPrefix(s.path, dir) })
+	if !program && len(s.uses("os", "Exit")) > 0 {
 		fault("ends the process: return an error")
 	}
 	if s.imports("testing/synctest") == "" && len(s.uses("time", "Sleep")) > 0 {

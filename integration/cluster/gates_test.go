@@ -207,3 +207,25 @@ func TestTheWarmPlaceholderIsDisplaced(t *testing.T) {
 		t.Error("without the budget the Space displaced the older placeholder: the scheduler has changed")
 	}
 }
+
+// A node that is full of placeholders gets its agent all the same: a placeholder goes.
+func TestTheAgentIsNotKeptOff(t *testing.T) {
+	l := newLab(t)
+	l.StartKwok(t)
+	l.kwokNode(t, "full", map[string]string{"karpenter.sh/nodepool": "spaces", corev1.LabelOSStable: "linux", corev1.LabelHostname: "full"})
+	l.kubectl(t, "apply", "--server-side", "-k", kustomization(t, []string{"base/placeholder"}, `
+patches:
+  - target: {kind: Deployment}
+    patch: |
+      - op: replace
+        path: /spec/template/spec/containers/0/resources
+        value: {requests: {cpu: "15990m"}}
+`))
+	l.until(t, "a placeholder fills the Node", func() error { return count("placeholders on Nodes", bound(l.placeholderPods(t)), 1) })
+	l.kubectl(t, "taint", "node", "full", "example.com/keep-out=:NoSchedule", "example.com/drain=:NoExecute")
+	l.kubectl(t, "apply", "--server-side", "-k", kustomization(t, []string{"base/agent"}, ""))
+	l.until(t, "the agent runs, and the placeholder waits", func() error {
+		agents := slices.DeleteFunc(l.pods(t, system, "app.kubernetes.io/component=agent"), func(p corev1.Pod) bool { return !isReady(p) })
+		return errors.Join(count("agents that run", len(agents), 1), count("placeholders on Nodes", bound(l.placeholderPods(t)), 0))
+	})
+}

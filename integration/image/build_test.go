@@ -257,3 +257,25 @@ func TestBadInputIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// BuildKit's own linter finds nothing in the Dockerfile, and would: it does in one with faults.
+func TestDockerfile(t *testing.T) {
+	lint, err := harness.Binary("dockerlint")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := harness.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := harness.Run(t.Context(), lint, filepath.Join(root, "Dockerfile")); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	faulty := filepath.Join(t.TempDir(), "Dockerfile")
+	if err := os.WriteFile(faulty, []byte("FROM scratch\nCMD prewarm agent\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := harness.Run(t.Context(), lint, faulty); err == nil || !strings.Contains(out, ":2: JSONArgsRecommended") {
+		t.Errorf("of a Dockerfile with a fault it says %q, %v", out, err)
+	}
+}

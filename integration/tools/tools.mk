@@ -55,3 +55,7 @@ $(BIN)/ptp: $(call pins,cni)
 	$(call tool,cni,github.com/containernetworking/plugins/plugins/main/$(@F),,)
 $(BIN)/host-local: $(call pins,cni)
 	$(call tool,cni,github.com/containernetworking/plugins/plugins/ipam/$(@F),,)
+
+# BuildKit's rules for Dockerfiles, which are a library: the one program here that is ours.
+$(BIN)/dockerlint: $(call pins,dockerlint) $(TOOLS)/dockerlint/main.go
+	$(call tool,dockerlint,.,,)
