@@ -142,6 +142,8 @@ type Progress struct {
 	// Verified is the check on which ready rests: "snapshots" (every chain ID is committed) or "runtime" (the runtime
 	// says that the image is present, and has no API that tells more).
 	Verified string `json:"verified,omitempty"`
+	// ByteAt is when the last byte was seen to arrive, while a pull fetches; zero otherwise.
+	ByteAt time.Time `json:"byteAt,omitzero"`
 	// StartedAt is when the current or last pull began; zero when there was none.
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	// ReadyAt is when the image became ready; zero while it is not.

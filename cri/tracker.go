@@ -29,7 +29,7 @@ func newTracker(img Image, name string, seen []sight, now time.Time) *tracker {
 	t := &tracker{
 		progress: Progress{
 			Image: name, Reference: img.Reference.String(), Digest: img.Digest, Phase: PhasePulling,
-			Detail: DetailLayers, StartedAt: now, Bytes: Bytes{Total: img.Size()},
+			Detail: DetailLayers, StartedAt: now, Bytes: Bytes{Total: img.Size()}, ByteAt: now,
 		},
 		present: map[digest.Digest]int64{},
 	}
@@ -71,6 +71,12 @@ func (t *tracker) observe(seen []sight, now time.Time) bool {
 	p.Bytes.Fetched = -p.Bytes.Present
 	for _, n := range here {
 		p.Bytes.Fetched += n
+	}
+	if p.Bytes.Fetched > before.Bytes.Fetched {
+		p.ByteAt = now
+	}
+	if p.Bytes.Missing() == 0 {
+		p.ByteAt = time.Time{}
 	}
 	t.measure(now)
 	if p.Bytes.Missing() == 0 && !done {

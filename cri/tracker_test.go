@@ -176,3 +176,23 @@ func TestStatusOfContainerd17(t *testing.T) {
 		t.Errorf("nonsense gives %+v", c)
 	}
 }
+
+// When the last byte came is told while bytes are missing, whatever else changes.
+func TestWhenTheLastByteCame(t *testing.T) {
+	t.Parallel()
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	tr := newTracker(layersOf("a", "b"), "x", sights(0, LayerWaiting, 2), at(1))
+	steps := []struct {
+		here int64
+		now  int64
+		want time.Time
+	}{
+		{0, 5, at(1)}, {10, 6, at(6)}, {10, 60, at(6)}, {11, 61, at(61)}, {100, 70, time.Time{}},
+	}
+	for _, s := range steps {
+		tr.observe(sights(s.here, LayerFetching, 2), at(s.now))
+		if got := tr.progress.ByteAt; !got.Equal(s.want) {
+			t.Errorf("at %d with %d bytes: %v, want %v", s.now, s.here, got, s.want)
+		}
+	}
+}

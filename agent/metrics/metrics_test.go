@@ -50,6 +50,7 @@ func busy(t *testing.T) *Metrics {
 				Required: true, Known: true, Room: status.Room{Need: 1000, Free: 5000, Keep: 2000},
 			},
 			{Progress: cri.Progress{Image: "gpu", Phase: cri.PhaseFailed, Reason: cri.ReasonUnauthorized}, Known: true},
+			{Progress: cri.Progress{Image: "slow", Phase: cri.PhasePulling, ByteAt: start()}, Known: true},
 		},
 	})
 	m.PullEnded(cri.Progress{Image: "cpu", StartedAt: start(), Bytes: cri.Bytes{Total: 300, Present: 100, Fetched: 200}}, "")

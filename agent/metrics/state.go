@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/prewarm-dev/prewarm/agent/status"
@@ -10,9 +12,10 @@ import (
 // state reads the gauges from the state whenever they are asked for, so that they agree with each other.
 type state struct {
 	get     func() status.Snapshot
+	now     func() time.Time
 	version string
 
-	info, nodeReady, imageReady, pinned, phase, bytes, disk, generation *prometheus.Desc
+	info, nodeReady, imageReady, pinned, phase, bytes, idle, disk, generation *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*state)(nil)
@@ -22,13 +25,14 @@ func newState(docs map[string]Doc, o Options) *state {
 		return prometheus.NewDesc(name, docs[name].Help, docs[name].Labels, nil)
 	}
 	return &state{
-		get: o.State, version: o.Version,
+		get: o.State, now: o.Now, version: o.Version,
 		info:       desc("prewarm_build_info"),
 		nodeReady:  desc("prewarm_node_ready"),
 		imageReady: desc("prewarm_image_ready"),
 		pinned:     desc("prewarm_image_pinned"),
 		phase:      desc("prewarm_image_phase"),
 		bytes:      desc("prewarm_pull_bytes"),
+		idle:       desc("prewarm_pull_idle_seconds"),
 		disk:       desc("prewarm_disk_bytes"),
 		generation: desc("prewarm_config_generation"),
 	}
@@ -36,7 +40,7 @@ func newState(docs map[string]Doc, o Options) *state {
 
 // Describe implements prometheus.Collector.
 func (s *state) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.info, s.nodeReady, s.imageReady, s.pinned, s.phase, s.bytes, s.disk, s.generation} {
+	for _, d := range []*prometheus.Desc{s.info, s.nodeReady, s.imageReady, s.pinned, s.phase, s.bytes, s.idle, s.disk, s.generation} {
 		out <- d
 	}
 }
@@ -64,6 +68,9 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 			set(s.disk, float64(i.Room.Need), i.Image, "need")
 			set(s.disk, float64(i.Room.Free), i.Image, "free")
 			set(s.disk, float64(i.Room.Keep), i.Image, "keep")
+		}
+		if i.Phase == cri.PhasePulling && !i.ByteAt.IsZero() {
+			set(s.idle, s.now().Sub(i.ByteAt).Seconds(), i.Image)
 		}
 		if i.Bytes.Total > 0 {
 			set(s.bytes, float64(i.Bytes.Total), i.Image, "total")
