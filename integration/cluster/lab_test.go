@@ -38,8 +38,6 @@ type lab struct {
 	agents map[string]*warmer
 	reg    *harness.Registry
 	certs  string
-	// ctx ends with the test.
-	config string
 }
 
 func newLab(t *testing.T) *lab {

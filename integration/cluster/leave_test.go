@@ -3,21 +3,28 @@ package cluster_test
 import (
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/prewarm-dev/prewarm/agent/node"
 	"github.com/prewarm-dev/prewarm/integration/harness"
 )
 
-// cleanup runs prewarm cleanup --cluster as the administrator.
+// cleanup runs prewarm cleanup --cluster as the account of the Job that is shipped.
 func (l *lab) cleanup(t *testing.T, flags ...string) string {
 	t.Helper()
 	path, err := harness.Binary("prewarm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(within(t, patience), path, append([]string{"cleanup", "--cluster", "--kubeconfig=" + l.Kubeconfig()}, flags...)...)
+	r, err := l.client.CoreV1().ServiceAccounts(system).CreateToken(within(t, patience), "prewarm-cleanup", unbound(), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(within(t, patience), path, append([]string{"cleanup", "--cluster", "--kubeconfig=" + l.kubeconfig(t, r.Status.Token)}, flags...)...)
 	cmd.Env = []string{}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -51,6 +58,8 @@ func TestLeaving(t *testing.T) {
 		}
 	}
 	l.kubectl(t, "taint", "node", last, node.TaintKey+"=:NoSchedule", "example.com/reserved=yes:NoSchedule")
+	leave := filepath.Join(manifests(t), "cleanup")
+	l.kubectl(t, "apply", "--server-side", "-k", leave)
 	would := l.cleanup(t, "--dry-run")
 	for _, want := range []string{"would remove from node/" + last + " taint " + node.TaintKey, "label " + node.LabelReady, "condition " + node.ConditionImagesReady, "label " + node.LabelWarm, "condition " + node.GateImageReady} {
 		if !strings.Contains(would, want) {
@@ -78,6 +87,7 @@ func TestLeaving(t *testing.T) {
 			t.Errorf("Node %s has taints %v", n.Name, n.Spec.Taints)
 		}
 	}
+	l.kubectl(t, "delete", "--wait=true", "--timeout=60s", "-k", leave)
 	l.kubectl(t, "delete", "--ignore-not-found", "--wait=true", "--timeout=60s", "-k", kustomization(t, names, onKwok))
 	if after := l.inventory(t); after != before {
 		t.Errorf("before:\n%s\nafterwards:\n%s", before, after)
@@ -88,6 +98,6 @@ func TestLeaving(t *testing.T) {
 func (l *lab) inventory(t *testing.T) string {
 	t.Helper()
 	return l.kubectl(t, "get", "-A", "--ignore-not-found", "-o", "custom-columns=KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name",
-		"namespaces,serviceaccounts,configmaps,daemonsets,deployments,poddisruptionbudgets,priorityclasses,roles,rolebindings,clusterroles,clusterrolebindings,"+
+		"namespaces,serviceaccounts,configmaps,daemonsets,deployments,poddisruptionbudgets,priorityclasses,roles,rolebindings,jobs,clusterroles,clusterrolebindings,"+
 			"validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,nodepools,hyperpodnodeclasses")
 }

@@ -106,6 +106,7 @@ func TestEverythingIsAccepted(t *testing.T) {
 	for _, name := range folders(t, "overlays") {
 		t.Run(name, func(t *testing.T) { dryRun(t, filepath.Join(manifests(t), name)) })
 	}
+	t.Run("cleanup", func(t *testing.T) { dryRun(t, filepath.Join(manifests(t), "cleanup")) })
 	for _, name := range folders(t, "components") {
 		if names := with(name); names != nil {
 			t.Run(name, func(t *testing.T) { dryRun(t, kustomization(t, names, "")) })

@@ -37,11 +37,7 @@ func (l *lab) warm(t *testing.T, node string, flags ...string) *warmer {
 		t.Fatal(err)
 	}
 	file := filepath.Join(harness.Dir(t), "config.yaml")
-	text := config.Data["config.yaml"]
-	if l.config != "" {
-		text = l.config
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(config.Data["config.yaml"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w := &warmer{Containerd: harness.NewContainerd(t, harness.ContainerdOptions{RegistryConfigPath: l.certs})}
