@@ -40,7 +40,7 @@ func Docs() []Doc {
 		{"prewarm_image_ready", gauge, []string{"image"}, "1 while the image is ready, else 0."},
 		{"prewarm_image_phase", gauge, []string{"image", "phase"}, "1 for the phase that the image is in, 0 for the others."},
 		{"prewarm_pull_bytes", gauge, []string{"image", "kind"}, "Compressed bytes of the image's layers in the running or last pull: total, present (needed no fetching) and fetched."},
-		{"prewarm_pull_idle_seconds", gauge, []string{"image"}, "Seconds since the last byte of the running pull arrived; absent while nothing is being fetched."},
+		{"prewarm_pull_idle_seconds", gauge, []string{"image"}, "Seconds since the last byte of the running pull arrived; 0 while nothing is being fetched."},
 		{"prewarm_pull_seconds", histogram, []string{"image", "result"}, "How long pulls took, from their start to their end."},
 		{"prewarm_pulls_total", counter, []string{"image", "result", "reason"}, "Pulls that have ended: success, failure or canceled. The reason of a success is empty."},
 		{"prewarm_pull_fetched_bytes_total", counter, []string{"image"}, "Compressed bytes that pulls have fetched."},

@@ -69,9 +69,11 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 			set(s.disk, float64(i.Room.Free), i.Image, "free")
 			set(s.disk, float64(i.Room.Keep), i.Image, "keep")
 		}
+		idle := 0.0
 		if i.Phase == cri.PhasePulling && !i.ByteAt.IsZero() {
-			set(s.idle, s.now().Sub(i.ByteAt).Seconds(), i.Image)
+			idle = s.now().Sub(i.ByteAt).Seconds()
 		}
+		set(s.idle, idle, i.Image)
 		if i.Bytes.Total > 0 {
 			set(s.bytes, float64(i.Bytes.Total), i.Image, "total")
 			set(s.bytes, float64(i.Bytes.Present), i.Image, "present")

@@ -107,6 +107,6 @@ and proves that they are there: present, unpacked, with the digest that was aske
 	}
 	var s shared
 	s.register(root)
-	root.AddCommand(a.agent(ctx, &s), a.pull(ctx, &s), a.plan(ctx, &s), a.cleanup(ctx, &s), a.versionCommand(ctx, &s))
+	root.AddCommand(a.agent(ctx, &s), a.pull(ctx, &s), a.plan(ctx, &s), a.cleanup(ctx, &s), a.status(ctx, &s), a.versionCommand(ctx, &s))
 	return root
 }

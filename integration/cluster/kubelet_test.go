@@ -135,6 +135,8 @@ func TestTheAgentInItsPod(t *testing.T) {
 		t.Errorf("through the API server's proxy the agent says %s\nwant it ready, and that it sees how much room there is", said)
 	}
 
+	l.statusOfAll(t, agent)
+
 	// containerd makes a new socket when it restarts; the pods go on.
 	if err := rt.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -211,4 +213,63 @@ func (l *lab) importImages(t *testing.T, rt *harness.Containerd) string {
 		t.Fatalf("no name of the agent's image: %s", out)
 	}
 	return name
+}
+
+// statusOfAll asks all agents as a user who may list their pods and proxy to them, and no more.
+func (l *lab) statusOfAll(t *testing.T, agent corev1.Pod) {
+	t.Helper()
+	l.create(t, `apiVersion: v1
+kind: ServiceAccount
+metadata: {name: sre, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: sre, namespace: prewarm-system}
+rules:
+  - {apiGroups: [""], resources: [pods], verbs: [list]}
+  - {apiGroups: [""], resources: [pods/proxy], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: sre, namespace: prewarm-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: sre}
+subjects: [{kind: ServiceAccount, name: sre, namespace: default}]
+`)
+	r, err := l.client.CoreV1().ServiceAccounts("default").CreateToken(within(t, patience), "sre", unbound(), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := harness.Binary("prewarm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := l.kubeconfig(t, r.Status.Token)
+	ask := func(args ...string) string {
+		t.Helper()
+		out, err := harness.Run(within(t, patience), path, append([]string{"status", "--kubeconfig=" + kubeconfig}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	table := ask()
+	t.Logf("prewarm status:\n%s", table)
+	for _, want := range []string{harness.KubeletNode, "yes", "sagemaker-distribution-cpu", "ready", "sha256:"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("prewarm status lacks %q", want)
+		}
+	}
+	var nodes []struct {
+		Node, Pod string
+		Status    status.Snapshot
+	}
+	if err := json.Unmarshal([]byte(ask("-o", "json")), &nodes); err != nil || len(nodes) != 1 || nodes[0].Pod != agent.Name || !nodes[0].Status.Ready {
+		t.Errorf("%v, %+v", err, nodes)
+	}
+	if one := ask(harness.KubeletNode); !strings.Contains(one, "2 of 2 layers done") || strings.Contains(one, "\x1b") || !strings.Contains(one, "latest-cpu") {
+		t.Errorf("of one node:\n%s", one)
+	}
+	if out, err := harness.Run(within(t, patience), path, "status", "--kubeconfig="+kubeconfig, "nosuch"); err == nil || !strings.Contains(err.Error(), "no agent runs on") {
+		t.Errorf("of a node that is not there: %v %s", err, out)
+	}
 }

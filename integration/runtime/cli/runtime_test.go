@@ -63,7 +63,7 @@ func TestCommandLine(t *testing.T) {
 	n := &node{&harness.Machine{Containerd: &harness.Containerd{Dir: "/nonexistent"}}}
 	n.run(t, "pull").wants(t, 2, nil, []string{"name at least one image reference", "prewarm pull --help"})
 	n.run(t, "plan", "-o", "yaml", "a:1").wants(t, 2, nil, []string{"valid is text, json"})
-	for _, command := range []string{"pull", "plan", "agent", "cleanup", "version"} {
+	for _, command := range []string{"pull", "plan", "agent", "cleanup", "status", "version"} {
 		n.run(t, command, "--help").wants(t, 0, []string{"Examples:\n  prewarm " + command}, nil)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
