@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -174,6 +175,10 @@ func TestAMovedTagIsPulledBesideTheReadyImage(t *testing.T) {
 		if h := b.board.history("a"); slices.Contains(h, cri.PhaseLost) {
 			t.Errorf("phases %v", h)
 		}
+		// By digest and by tag is one pull.
+		if d := cmp.Diff([]cri.Reason{"", ""}, b.pulls); d != "" {
+			t.Errorf("pulls that were counted, with the first one:\n%s", d)
+		}
 	})
 }
 
@@ -338,6 +343,37 @@ func TestARuntimeThatHangsIsTold(t *testing.T) {
 		settle(askAgain)
 		if err := b.board.lastRuntime(); err != nil {
 			t.Errorf("afterwards: %v", err)
+		}
+		b.end(t)
+	})
+}
+
+// manyKeys is a Keychain whose first two credentials the registry refuses.
+type manyKeys struct{}
+
+func (manyKeys) Try(_ context.Context, ref cri.Reference, try func(*cri.Credential) error) error {
+	for range 2 {
+		if err := try(&cri.Credential{Username: "old"}); cri.ReasonOf(err) != cri.ReasonUnauthorized {
+			return err
+		}
+	}
+	return try(nil)
+}
+
+// A pull for which several credentials were tried is one pull, with the result of the last.
+func TestAPullWithSeveralCredentialsIsOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		img := testImage(t, "a")
+		f := newFakeRuntime(img)
+		refused := &cri.Error{Reason: cri.ReasonUnauthorized, Noun: "a", Err: errors.New("401")}
+		f.fail("Pull", refused, refused)
+		b := startAgentWithout(t, f)
+		b.agent.Keychain = manyKeys{}
+		b.give(img)
+		settle(time.Minute)
+		if d := cmp.Diff([]cri.Reason{""}, b.pulls); d != "" || f.count("Pull") != 3 || b.board.get("a").Phase != cri.PhaseReady {
+			t.Errorf("%d tries, counted:\n%s", f.count("Pull"), d)
 		}
 		b.end(t)
 	})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/prewarm-dev/prewarm/agent/config"
 	"github.com/prewarm-dev/prewarm/agent/status"
 	"github.com/prewarm-dev/prewarm/cmd/prewarm/internal/view"
 	"github.com/prewarm-dev/prewarm/cri"
@@ -274,4 +276,44 @@ func TestBarsOfAnAgent(t *testing.T) {
 			t.Errorf("%q is told %d times, want %d:\n%q", word, n, want, out.String())
 		}
 	}
+}
+
+// What cannot be shown is told once in the log, and the agent goes on.
+func TestAStdoutThatBreaksIsTold(t *testing.T) {
+	t.Parallel()
+	store := status.New(status.StoreOptions{Standalone: true, Now: time.Now})
+	j := view.NewJSON(full{})
+	show := &agentShow{change: func(_, is cri.Progress) { j.Show(is) }, failed: j.Err, end: j.Close}
+	ref, err := cri.ParseReference("r.example/a:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.SetImages([]config.Image{{Name: "a", Reference: ref}})
+	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	told := make(chan struct{}, 8)
+	logger := slog.New(slog.NewTextHandler(io.MultiWriter(&log, signalling{told}), nil))
+	go func() { done <- show.follow(ctx, store, logger) }()
+	move := func(phase cri.Phase) {
+		t.Helper()
+		if err := store.Update("a", func(i *status.ImageStatus) { i.Phase = phase }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(cri.PhaseResolving)
+	<-told
+	move(cri.PhaseFailed)
+	cancel()
+	if err := <-done; err != nil || strings.Count(log.String(), "no space left on device") != 1 {
+		t.Errorf("%v, log: %s", err, log.String())
+	}
+}
+
+// signalling tells of each write.
+type signalling struct{ told chan<- struct{} }
+
+func (s signalling) Write(p []byte) (int, error) {
+	s.told <- struct{}{}
+	return len(p), nil
 }

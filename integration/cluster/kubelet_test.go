@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -163,6 +164,56 @@ func TestTheAgentInItsPod(t *testing.T) {
 
 	l.kubectl(t, "delete", "daemonset", "-n", system, "prewarm", "--wait=false")
 	l.until(t, "the agent's pod ends", func() error { return count("pods of the agent", len(l.allPods(t, system)), 0) })
+	l.cleanImages(t, rt)
+}
+
+// cleanImages cleans up while a container was started from an image: that stays, and stays pinned, so that the next clean-up knows
+// of it once the container is gone.
+func (l *lab) cleanImages(t *testing.T, rt *harness.Containerd) {
+	t.Helper()
+	path, err := harness.Binary("prewarm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clean := func() string {
+		t.Helper()
+		out, err := harness.Run(within(t, patience), path, "cleanup", "--standalone", "--images", "--runtime-endpoint="+rt.Endpoint())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	// Nothing in the image can run: its container is made, and fails to start.
+	l.create(t, `apiVersion: v1
+kind: Pod
+metadata: {name: user, namespace: default}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 0
+  containers: [{name: c, image: "public.ecr.aws/sagemaker/sagemaker-distribution:latest-cpu", command: [/none]}]
+`)
+	l.until(t, "there is a container of the image", func() error {
+		out, err := rt.Crictl(within(t, patience), "ps", "--all", "--quiet", "--name", "^c$")
+		if err == nil && strings.TrimSpace(out) == "" {
+			err = errors.New("none")
+		}
+		return err
+	})
+	for range 2 {
+		if out := clean(); !strings.Contains(out, "stays pinned until it is cleaned up again, since a container uses it: image sha256:") {
+			t.Errorf("while a container uses it: %s", out)
+		}
+	}
+	l.kubectl(t, "delete", "pod", "user", "--grace-period=0", "--force")
+	l.until(t, "the container is gone, and then the image", func() error {
+		if out := clean(); !strings.Contains(out, "removed image sha256:") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	if out := clean(); out != "nothing of prewarm is here\n" {
+		t.Errorf("again: %s", out)
+	}
 }
 
 func (l *lab) allPods(t *testing.T, namespace string) []corev1.Pod {
