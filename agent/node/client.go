@@ -95,18 +95,8 @@ func (c *client) get(ctx context.Context) (*object, error) {
 
 // patch changes the Node as it is due. If it is another Node by now, or somebody was faster, the error is ErrConflict.
 func (c *client) patch(ctx context.Context, p *patch) (*object, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	body, err := json.Marshal(p.body)
-	if err != nil {
-		return nil, fmt.Errorf("patch of Node %s: %w", c.node, err)
-	}
-	request := c.api.Patch(p.kind).Resource(nodes).Name(c.node).Param("fieldManager", fieldManager).Body(body)
-	if p.status {
-		request = request.SubResource("status")
-	}
 	var n corev1.Node
-	if err := request.Do(ctx).Into(&n); err != nil {
+	if err := c.send(ctx, p, nodes, "", c.node, &n); err != nil {
 		err = translate(c.node, err)
 		if e, ok := errors.AsType[*Error](err); ok && p.kind == types.JSONPatchType && e.Reason == ReasonInvalid {
 			e.Reason = ReasonConflict // a test of it failed: the Node is not as it was seen
@@ -114,6 +104,21 @@ func (c *client) patch(ctx context.Context, p *patch) (*object, error) {
 		return nil, err
 	}
 	return objectOf(&n), nil
+}
+
+// send sends a patch to an object, and reads the object as it is then.
+func (c *client) send(ctx context.Context, p *patch, resource, namespace, name string, after runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	body, err := json.Marshal(p.body)
+	if err != nil {
+		return fmt.Errorf("patch: %w", err)
+	}
+	request := c.api.Patch(p.kind).NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).Param("fieldManager", fieldManager).Body(body)
+	if p.status {
+		request = request.SubResource("status")
+	}
+	return request.Do(ctx).Into(after)
 }
 
 // watch follows what options select of a resource, from the version they name on. From the empty one it begins with all there

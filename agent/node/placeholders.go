@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -186,18 +185,8 @@ func (m *marker) tellPods(ctx context.Context, err error) {
 var errPodGone = errors.New("the pod is gone")
 
 func (c *client) patchPod(ctx context.Context, namespace, name string, p *patch) (*pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	body, err := json.Marshal(p.body)
-	if err != nil {
-		return nil, fmt.Errorf("patch of pod %s/%s: %w", namespace, name, err)
-	}
-	request := c.api.Patch(p.kind).Namespace(namespace).Resource(pods).Name(name).Param("fieldManager", fieldManager).Body(body)
-	if p.status {
-		request = request.SubResource("status")
-	}
 	var after corev1.Pod
-	err = request.Do(ctx).Into(&after)
+	err := c.send(ctx, p, pods, namespace, name, &after)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, errPodGone

@@ -2,11 +2,8 @@ package node
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 // watchPods sends what is seen of the placeholder pods of this node until ctx ends.
@@ -35,22 +32,11 @@ func (m *marker) followPods(ctx context.Context, version string, send func(podSi
 	if version == "" {
 		send(podSighting{anew: true})
 	}
-	for event := range w.ResultChan() {
-		if event.Type == watch.Error {
-			return "", translate(m.Node, apierrors.FromObject(event.Object))
+	return showEach(w, m.Node, version, func(p *corev1.Pod, deleted bool) {
+		s := podSighting{uid: p.UID}
+		if !deleted {
+			s.pod = podOf(p)
 		}
-		p, ok := event.Object.(*corev1.Pod)
-		if !ok {
-			return "", translate(m.Node, fmt.Errorf("the watch sent a %T", event.Object))
-		}
-		version = p.ResourceVersion
-		switch event.Type {
-		case watch.Added, watch.Modified:
-			send(podSighting{uid: p.UID, pod: podOf(p)})
-		case watch.Deleted:
-			send(podSighting{uid: p.UID})
-		case watch.Bookmark, watch.Error:
-		}
-	}
-	return version, nil
+		send(s)
+	})
 }

@@ -111,7 +111,7 @@ func (r *Reporter) Run(ctx context.Context, states iter.Seq[State]) error {
 
 	r.started = time.Now()
 	// The label first, since pods choose by it.
-	r.duties = []*duty{{due: r.labelsDue}, {due: r.taintOff}, {due: r.conditionDue}}
+	r.duties = []*duty{{due: r.labelsDue}, {due: r.taintOff, wrote: r.tellFailedOpen}, {due: r.conditionDue}}
 	r.patience = time.NewTimer(settle)
 	r.patience.Stop()
 	defer r.patience.Stop()
@@ -182,6 +182,8 @@ func (r *Reporter) keep(o *object) {
 type duty struct {
 	// due gives what must be written; nil where the Node says it.
 	due func() *patch
+	// wrote tells of what was written; nil where there is nothing to tell.
+	wrote func(ctx context.Context)
 	// rest is until when the Node's changes are not answered, and failures counts those in a row.
 	rest     time.Time
 	failures int
@@ -229,6 +231,9 @@ func (r *Reporter) do(ctx context.Context, d *duty) {
 		d.rest = time.Now().Add(pause(d.failures, ReasonOf(err).seldom()))
 	case wrote:
 		d.failures, d.rest = 0, time.Now().Add(settle)
+		if d.wrote != nil {
+			d.wrote(ctx)
+		}
 	}
 }
 
@@ -245,9 +250,6 @@ func (r *Reporter) writeOne(ctx context.Context, due func() *patch) (wrote bool,
 		r.Observer.APIWrite(p.object, ReasonOf(err).result())
 		if err == nil {
 			r.Logger.InfoContext(ctx, "wrote to the Node", "node", r.Node, "change", p.what)
-			if p.kind == types.JSONPatchType && r.state.Readiness != Ready {
-				r.tellFailedOpen(ctx)
-			}
 			r.keep(o)
 			return true, nil
 		}
@@ -263,8 +265,11 @@ func (r *Reporter) writeOne(ctx context.Context, due func() *patch) (wrote bool,
 	return false, err
 }
 
-// tellFailedOpen tells that the Node takes pods though its images are not ready.
+// tellFailedOpen tells, once the startup taint is off, that the Node takes pods though its images are not ready, if they are not.
 func (r *Reporter) tellFailedOpen(ctx context.Context) {
+	if r.state.Readiness == Ready {
+		return
+	}
 	_, why := r.state.missing()
 	r.Observer.FailedOpen()
 	r.Logger.WarnContext(ctx, "the node is given up: it takes pods although its images are not ready", "node", r.Node, "after", r.state.FailOpenAfter, "why", why)

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -83,21 +84,30 @@ func (r *Reporter) follow(ctx context.Context, version string, send func(sightin
 		return "", err
 	}
 	defer w.Stop()
+	return showEach(w, r.Node, version, func(n *corev1.Node, deleted bool) {
+		if deleted {
+			send(sighting{err: translate(r.Node, apierrors.NewNotFound(corev1.Resource(nodes), r.Node))})
+			return
+		}
+		send(sighting{object: objectOf(n)})
+	})
+}
+
+// showEach hands what a watch shows to each until the watch ends, and gives the version from which to go on; with an error an
+// empty one.
+func showEach[T metav1.Object](w watch.Interface, node, version string, each func(object T, deleted bool)) (string, error) {
 	for event := range w.ResultChan() {
 		if event.Type == watch.Error {
-			return "", translate(r.Node, apierrors.FromObject(event.Object))
+			return "", translate(node, apierrors.FromObject(event.Object))
 		}
-		n, ok := event.Object.(*corev1.Node)
+		o, ok := event.Object.(T)
 		if !ok {
-			return "", translate(r.Node, fmt.Errorf("the watch sent a %T", event.Object))
+			return "", translate(node, fmt.Errorf("the watch sent a %T", event.Object))
 		}
-		version = n.ResourceVersion
+		version = o.GetResourceVersion()
 		switch event.Type {
-		case watch.Added, watch.Modified:
-			send(sighting{object: objectOf(n)})
-		case watch.Deleted:
-			err := apierrors.NewNotFound(corev1.Resource(nodes), r.Node)
-			send(sighting{err: translate(r.Node, err)})
+		case watch.Added, watch.Modified, watch.Deleted:
+			each(o, event.Type == watch.Deleted)
 		case watch.Bookmark, watch.Error:
 		}
 	}
