@@ -29,7 +29,6 @@ type pod struct {
 	// labels are the pod's, and gate the status of the condition that opens its gate; "" where there is none.
 	labels map[string]string
 	gate   corev1.ConditionStatus
-	since  metav1.Time
 }
 
 // podOf gives nil for a pod that is none of our business: without our readiness gate, ended, or about to end.
@@ -41,7 +40,7 @@ func podOf(p *corev1.Pod) *pod {
 	out := &pod{uid: p.UID, name: p.Name, version: p.ResourceVersion, labels: p.Labels}
 	for _, c := range p.Status.Conditions {
 		if c.Type == GateImageReady {
-			out.gate, out.since = c.Status, c.LastTransitionTime
+			out.gate = c.Status
 		}
 	}
 	return out
